@@ -1,0 +1,1 @@
+"""Entry programs that engines and runtimes call as hooks; all logic is in gpushim."""

@@ -73,10 +73,10 @@ def imports(source: str, module: str, is_package: bool) -> Iterator[Import]:
                 yield Import(name, node.lineno, at_load)
             return
         if isinstance(node, ast.If) and is_type_checking(node.test):
-            for child in node.body:
-                yield from walk(child, False)
-            for child in node.orelse:
-                yield from walk(child, at_load)
+            for statement in node.body:
+                yield from walk(statement, False)
+            for statement in node.orelse:
+                yield from walk(statement, at_load)
             return
         inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
         for child in ast.iter_child_nodes(node):
@@ -103,7 +103,7 @@ def violations(module: str, found: list[Import], known: set[str]) -> list[str]:
             bad.append(f"{module}:{item.line} imports {item.name}: hooks call gpushim, never back")
         elif item.name.split(".")[0] != "gpushim" or f"gpushim.{top}" not in known:
             continue  # another distribution, or a plain name from gpushim/__init__.py
-        elif module == "gpushim" or RANK[top] > RANK[layer(module)]:
+        elif module == "gpushim" or RANK.get(top, 0) > RANK.get(layer(module), len(ORDER)):
             bad.append(f"{module}:{item.line} imports {item.name}, which lies above it")
     return bad
 

@@ -1,0 +1,144 @@
+"""Reads the configuration file: TOML, checked against its JSON Schema. For refresh and tools only."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from jsonschema import Draft7Validator
+from jsonschema.exceptions import ValidationError
+
+from gpushim_specs import load
+
+from .config import DURATION, SECTIONS, SIZE, Config, Key, table
+from .errors import GpushimError, why
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+# A configuration is a few kilobytes; whatever is larger is not one.
+_MAXIMUM_BYTES = 1 << 20
+_HINT = "`gpushimctl config check` tells when the file is right."
+
+
+def read(path: str) -> Config:
+    """The configuration in the file at `path`; the defaults if there is no such file.
+
+    Raises GpushimError, with the line and column or the key that is wrong and what is allowed.
+    """
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MAXIMUM_BYTES + 1)
+    except FileNotFoundError:
+        return Config()
+    except OSError as error:
+        raise GpushimError(f"The configuration {path} can't be read: {why(error)}.") from error
+    if len(content) > _MAXIMUM_BYTES:
+        raise GpushimError(f"The configuration {path} is larger than 1 MiB.")
+    return Config(parse(content, path), source=path)
+
+
+def parse(content: bytes, path: str) -> dict[str, bool | str | list[str]]:
+    """Full name ("section.key") -> value for each key that `content` sets.
+
+    `path` is what errors call the file. Raises GpushimError as `read` does.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise GpushimError(
+            f"The configuration {path} is not UTF-8 text (line {line}).", _HINT
+        ) from error
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        # Its message ends with "(at line 3, column 7)".
+        raise GpushimError(
+            f"The configuration {path} is not valid TOML: {error}.", _HINT
+        ) from error
+    except RecursionError as error:
+        raise GpushimError(f"The configuration {path} is nested too deeply.", _HINT) from error
+    problems = list(_problems(data))
+    if problems:
+        raise GpushimError(f"In the configuration {path}, {'; '.join(problems)}.", _HINT)
+    return {
+        f"{section}.{name}": value for section, keys in data.items() for name, value in keys.items()
+    }
+
+
+def _problems(data: dict[str, Any]) -> Iterable[str]:
+    """What is wrong with parsed TOML, each in a clause."""
+    validator = Draft7Validator(load("config"))
+    # By position and not by the path itself, whose parts are texts and numbers.
+    for error in sorted(validator.iter_errors(data), key=lambda error: str(list(error.path))):
+        yield from _describe(error)
+    # A pattern's "$" lets a newline at the end pass; the functions that read the values don't.
+    for name, key in table().items():
+        value = data.get(key.section)
+        value = value.get(key.name) if isinstance(value, dict) else None
+        if key.kind in (DURATION, SIZE) and isinstance(value, str) and value.endswith("\n"):
+            yield f"{name} is {value!r}, but must be {allowed(key)}"
+
+
+def _describe(error: ValidationError) -> Iterable[str]:
+    where = [str(part) for part in error.absolute_path]
+    if error.validator == "additionalProperties":
+        known = list(error.schema["properties"]) if isinstance(error.schema, dict) else []
+        for name in error.instance:
+            if name not in known:
+                yield _unknown(where, str(name), known)
+        return
+    if len(where) < 2:
+        yield f"[{'.'.join(where)}] must be a section with keys in it"
+        return
+    name = ".".join(where[:2])
+    value = error.instance
+    shown = repr(value) if isinstance(value, str) else str(value)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    if error.validator == "uniqueItems":
+        yield f"{name} names something twice: {shown}"
+    else:
+        verb = "is" if len(where) == 2 else "holds"
+        yield f"{name} {verb} {shown}, but must be {allowed(table()[name])}"
+
+
+def _unknown(where: list[str], name: str, known: list[str]) -> str:
+    """A clause on a section or key that this version does not know."""
+    if not where:
+        kind, shown = "section", f"[{name}]"
+        others = {full.partition(".")[2]: full for full in table()}
+    else:
+        kind, shown = "key", f"{where[0]}.{name}"
+        others = {
+            full.partition(".")[2]: full for full in table() if not full.startswith(where[0] + ".")
+        }
+    if name in others:
+        section, _, key = others[name].partition(".")
+        return f"{shown} is not a {kind}: {key} belongs into section [{section}]"
+    near = difflib.get_close_matches(name, known, 1)
+    if near:
+        return f"{shown} is not a {kind} of this version (did you mean {near[0]}?)"
+    every = ", ".join(known if where else SECTIONS)
+    return f"{shown} is not a {kind} of this version; there are {every}"
+
+
+def allowed(key: Key) -> str:
+    """What a key may hold, for people: "one of debug, info, warning, error"."""
+    if key.allowed:
+        values = ", ".join(key.allowed)
+        return f"a list of {values}" if isinstance(key.default, list) else f"one of {values}"
+    return {
+        "flag": "true or false",
+        "text": "a text",
+        "path": "an absolute path" + (" or empty" if key.default == "" else ""),
+        "duration": "a duration such as 500ms, 10s, 2m or 1h",
+        "size": "a size such as 512k, 10m or 8GiB",
+        "list of texts": "a list of texts",
+        "list of paths": "a list of absolute paths",
+        "list of programs": "a list of names or absolute paths with at least one in it",
+    }[key.kind]

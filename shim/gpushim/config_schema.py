@@ -1,0 +1,56 @@
+"""The JSON Schema of the configuration file, made from the table of keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .config import DURATION, FLAG, KEYS, PATH, PATHS, PROGRAMS, SECTIONS, SIZE, TEXT, TEXTS, Key
+
+# Paths have no control characters: "$" in a pattern would let a newline at the end pass.
+_PATH = {"type": "string", "pattern": "^/", "not": {"pattern": "[\\u0000-\\u001f\\u007f]"}}
+_KINDS: dict[str, dict[str, Any]] = {
+    FLAG: {"type": "boolean"},
+    TEXT: {"type": "string"},
+    PATH: _PATH,
+    DURATION: {"type": "string", "pattern": "^[0-9]*\\.?[0-9]+(ms|s|m|h)$"},
+    SIZE: {"type": "string", "pattern": "^0*[1-9][0-9]* *([kKmMgGtT]([iI]?[bB])?|[bB])?$"},
+    TEXTS: {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+    PATHS: {"type": "array", "items": _PATH, "uniqueItems": True},
+    PROGRAMS: {
+        "type": "array",
+        "items": {**_PATH, "pattern": "^(/.+|[^/]+)$"},
+        "minItems": 1,
+        "uniqueItems": True,
+    },
+}
+
+
+def key_schema(key: Key) -> dict[str, Any]:
+    """The schema of one key's value."""
+    made = dict(_KINDS[key.kind])
+    if key.kind == PATH and key.default == "":
+        made["pattern"] = "^(/|$)"
+    if key.allowed and key.kind == TEXTS:
+        made["items"] = {"enum": list(key.allowed)}
+    elif key.allowed:
+        made["enum"] = list(key.allowed)
+    return {"description": key.doc, **made, "default": key.default}
+
+
+def schema() -> dict[str, Any]:
+    """The schema of the whole file; specs/gpushim_specs/config.json holds the same."""
+    sections: dict[str, Any] = {}
+    for section, doc in SECTIONS.items():
+        sections[section] = {
+            "description": doc,
+            "type": "object",
+            "additionalProperties": False,
+            "properties": {key.name: key_schema(key) for key in KEYS if key.section == section},
+        }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "gpushim's configuration, /etc/gpushim/config.toml",
+        "type": "object",
+        "additionalProperties": False,
+        "properties": sections,
+    }

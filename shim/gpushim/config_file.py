@@ -1,24 +1,25 @@
-"""Reads the configuration file: TOML, checked against its JSON Schema. For refresh and tools only."""
+"""Reads the configuration file: TOML, checked against its JSON Schema.
+
+For refresh and the administration only: validating costs more than a whole create may take.
+"""
 
 from __future__ import annotations
 
 import difflib
+import importlib
 import sys
 from collections.abc import Iterable
 from typing import Any
 
+from gpushim_specs import load
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
-
-from gpushim_specs import load
 
 from .config import DURATION, SECTIONS, SIZE, Config, Key, table
 from .errors import GpushimError, why
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+# By name, since a type checker that is told 3.10 looks for tomli, which 3.11 and later need not have.
+tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 # A configuration is a few kilobytes; whatever is larger is not one.
 _MAXIMUM_BYTES = 1 << 20
@@ -86,10 +87,11 @@ def _problems(data: dict[str, Any]) -> Iterable[str]:
 
 
 def _describe(error: ValidationError) -> Iterable[str]:
+    instance: Any = error.instance
     where = [str(part) for part in error.absolute_path]
     if error.validator == "additionalProperties":
         known = list(error.schema["properties"]) if isinstance(error.schema, dict) else []
-        for name in error.instance:
+        for name in instance:
             if name not in known:
                 yield _unknown(where, str(name), known)
         return
@@ -97,8 +99,7 @@ def _describe(error: ValidationError) -> Iterable[str]:
         yield f"[{'.'.join(where)}] must be a section with keys in it"
         return
     name = ".".join(where[:2])
-    value = error.instance
-    shown = repr(value) if isinstance(value, str) else str(value)
+    shown = repr(instance) if isinstance(instance, str) else str(instance)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     if error.validator == "uniqueItems":
         yield f"{name} names something twice: {shown}"

@@ -18,7 +18,7 @@ from jsonschema.exceptions import ValidationError
 from .config import DURATION, SECTIONS, SIZE, Config, Key, table
 from .errors import GpushimError, why
 
-# By name, since a type checker that is told 3.10 looks for tomli, which 3.11 and later need not have.
+# By name: a type checker that is told 3.10 looks for tomli, which 3.11 and later need not have.
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 # A configuration is a few kilobytes; whatever is larger is not one.

@@ -1,0 +1,142 @@
+"""What the launcher needs of the configuration, as shell assignments in a file that it sources.
+
+The file's modification time is made that of the configuration file, so the launcher sees with one
+test that the configuration was edited, and then runs this module to write the file anew:
+
+    python -I -m gpushim.launcher_settings --root ROOT
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+from . import config_file
+from .config import Config
+from .errors import GpushimError, why
+from .lowlevel import family, find
+from .places import Places
+
+_HEADER = "# Written by gpushim from config.toml, whose time this file has. Edit that one.\n"
+_NAMES = ("low_level", "other_low_level", "low_level_family")
+
+
+def shell_quote(text: str) -> str:
+    """`text` as one word of a POSIX shell, always in single quotes."""
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def chosen(runtimes: list[str]) -> dict[str, str]:
+    """The settings for usable low-level runtimes, best first.
+
+    low_level: the one that is used; low_level_family: runc or crun; other_low_level: the first of
+    the other family, "" if there is none (a container whose state it holds may still be there).
+    """
+    families = [family(path) for path in runtimes]
+    other = [path for path, kind in zip(runtimes, families, strict=True) if kind != families[0]]
+    return {
+        "low_level": runtimes[0],
+        "other_low_level": other[0] if other else "",
+        "low_level_family": families[0],
+    }
+
+
+def render(settings: dict[str, str]) -> str:
+    """The file's text."""
+    return _HEADER + "".join(f"{name}={shell_quote(settings[name])}\n" for name in _NAMES)
+
+
+def parse(text: str) -> dict[str, str]:
+    """What `render` made; an empty dictionary for anything else."""
+    settings: dict[str, str] = {}
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        return {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if equals and name in _NAMES:
+            settings[name] = value
+    return settings if len(settings) == len(_NAMES) else {}
+
+
+def write(places: Places, search_path: str) -> list[str]:
+    """Write the settings anew; returns what was wrong with the configuration, in sentences.
+
+    With a configuration that is wrong, or names no usable runtime, the former values stay (or
+    those of the default configuration, if there are none), and the file still gets the time of the
+    configuration file: it is read again when it has been edited. Raises GpushimError when there
+    is no usable low-level runtime at all, or the file can't be written.
+    """
+    # The time comes first: an edit while the file is read is then seen by the next look.
+    time = _modified(places.config)
+    problems: list[str] = []
+    try:
+        config = config_file.read(places.config)
+        settings = chosen(find(_names(config), search_path, places.launcher))
+    except GpushimError as error:
+        problems.append(str(error))
+        settings = _former(places) or chosen(find(_names(Config()), search_path, places.launcher))
+    _replace(places.launcher_settings, render(settings), time)
+    return problems
+
+
+def _names(config: Config) -> list[str]:
+    return config.texts("runtime.low-level-runtimes")
+
+
+def _former(places: Places) -> dict[str, str]:
+    try:
+        with open(places.launcher_settings, encoding="utf-8", errors="surrogateescape") as file:
+            return parse(file.read(1 << 16))
+    except (OSError, ValueError):
+        return {}
+
+
+def _modified(path: str) -> int:
+    """Modification time in nanoseconds; 0 if there is no such file."""
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _replace(path: str, text: str, time: int) -> None:
+    """Write the file whole, mode 0644, with the modification time `time` (nanoseconds)."""
+    temporary = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(file.fileno(), 0o644)
+            os.utime(file.fileno(), ns=(time, time))
+        os.rename(temporary, path)
+    except OSError as error:
+        try:
+            os.unlink(temporary)
+        except OSError:
+            pass
+        raise GpushimError(f"The launcher's settings {path} can't be written: {why(error)}.") from (
+            error
+        )
+
+
+def main(arguments: list[str]) -> int:
+    """`--root ROOT` or nothing. Exit status 1 if nothing could be written."""
+    root = arguments[1] if len(arguments) == 2 and arguments[0] == "--root" else ""
+    if arguments and not (len(arguments) == 2 and arguments[0] == "--root"):
+        print("usage: python -m gpushim.launcher_settings [--root ROOT]", file=sys.stderr)
+        return 2
+    try:
+        problems = write(Places(root), os.environ.get("PATH", ""))
+    except GpushimError as error:
+        print(f"gpushim: {error}", file=sys.stderr)
+        return 1
+    for problem in problems:
+        print(f"gpushim: {problem}", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

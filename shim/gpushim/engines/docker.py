@@ -1,0 +1,162 @@
+"""Docker's daemon.json: what registering gpushim there, and taking it out again, changes.
+
+Pure decisions on the file's text; `jsonfile` writes. Format: docs.docker.com, "dockerd", section
+"Daemon configuration file". `runtimes` and `default-runtime` are read again on SIGHUP.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ..errors import GpushimError
+from .jsonfile import FileChange, JsonFile
+from .jsontext import drop, put
+
+RUNTIME_NAME = "gpushim"
+_BUILT_IN = ("runc", "io.containerd.runc.v2")
+
+
+class Former:
+    """What a daemon.json held before gpushim was registered, for uninstall.
+
+    existed: whether there was a file; had_runtimes: whether it had a `runtimes` object; entry: its
+    entry called gpushim, None for none; default_taken: whether gpushim was made the default;
+    default: the default runtime before that, None for none.
+    """
+
+    __slots__ = ("default", "default_taken", "entry", "existed", "had_runtimes")
+
+    def __init__(
+        self,
+        existed: bool,
+        had_runtimes: bool,
+        entry: Any,
+        default_taken: bool,
+        default: str | None,
+    ) -> None:
+        self.existed = existed
+        self.had_runtimes = had_runtimes
+        self.entry = entry
+        self.default_taken = default_taken
+        self.default = default
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Former:
+        return cls(**{name: data[name] for name in cls.__slots__})
+
+
+class Plan:
+    """A change of daemon.json, what was there before, and what is to be told, in sentences."""
+
+    __slots__ = ("change", "former", "notes")
+
+    def __init__(self, change: FileChange, former: Former, notes: list[str]) -> None:
+        self.change = change
+        self.former = former
+        self.notes = notes
+
+
+def register(file: JsonFile, launcher: str, default: bool, known: Former | None) -> Plan:
+    """How `file` changes so that the runtime gpushim is `launcher`, and the default if `default`.
+
+    known: what an earlier install recorded of this file. Raises GpushimError for members of wrong
+    types; a file that has all this already does not change.
+    """
+    runtimes, former_default = _members(file)
+    entry = runtimes.get(RUNTIME_NAME)
+    text = file.text
+    notes = []
+    if not is_ours(entry, launcher):
+        text = put(text, ["runtimes", RUNTIME_NAME], {"path": launcher})
+    if default:
+        text = put(text, ["default-runtime"], RUNTIME_NAME)
+    if file.has_mark:
+        notes.append(f"{file.path} began with a byte order mark, which was left out.")
+    before = Former(
+        existed=file.content is not None,
+        had_runtimes=bool(runtimes) or file.data.get("runtimes") is not None,
+        entry=None if is_ours(entry, launcher) else entry,
+        default_taken=default and former_default != RUNTIME_NAME,
+        default=former_default if default and former_default != RUNTIME_NAME else None,
+    )
+    if known is not None and is_ours(entry, launcher):
+        # gpushim's own earlier work is not what was there before it.
+        before.existed, before.had_runtimes = known.existed, known.had_runtimes
+        before.entry = known.entry
+    if known is not None and known.default_taken and former_default == RUNTIME_NAME:
+        before.default_taken, before.default = True, known.default
+    changed = text != file.text or file.has_mark
+    after = text.encode() if changed else file.content
+    return Plan(FileChange(file.path, file.content, after), before, notes)
+
+
+def unregister(file: JsonFile, launcher: str, known: Former | None) -> Plan:
+    """How `file` changes so that nothing in it names `launcher` any more.
+
+    known: what install recorded; without it gpushim's entries are just taken out. An entry of the
+    name gpushim that is another program's stays. Raises GpushimError for members of wrong types.
+    """
+    runtimes, default = _members(file)
+    notes: list[str] = []
+    text = file.text
+    former = known or Former(True, True, None, False, None)
+    if not is_ours(runtimes.get(RUNTIME_NAME), launcher):
+        if RUNTIME_NAME in runtimes:
+            notes.append(f"The runtime gpushim in {file.path} is another program's, and stays.")
+        return Plan(FileChange(file.path, file.content, file.content), former, notes)
+    if default == RUNTIME_NAME and (former.default_taken or former.entry is None):
+        # A default that names a missing runtime would stop dockerd from starting.
+        text = _restore_default(text, former.default, runtimes, notes)
+    if former.entry is not None:
+        text = put(text, ["runtimes", RUNTIME_NAME], former.entry)
+    elif former.had_runtimes or len(runtimes) > 1:
+        text = drop(text, ["runtimes", RUNTIME_NAME])
+    else:
+        text = drop(text, ["runtimes"])
+    after: bytes | None = text.encode()
+    if not former.existed and json.loads(text) == {}:
+        after = None
+    return Plan(FileChange(file.path, file.content, after), former, notes)
+
+
+def _restore_default(
+    text: str, default: str | None, runtimes: dict[str, Any], notes: list[str]
+) -> str:
+    if default is None:
+        return drop(text, ["default-runtime"])
+    if default in runtimes or default in _BUILT_IN:
+        return put(text, ["default-runtime"], default)
+    notes.append(
+        f"The former default runtime {default} is not registered any more: Docker's own is used."
+    )
+    return drop(text, ["default-runtime"])
+
+
+def is_ours(entry: Any, launcher: str) -> bool:
+    """Whether a member of `runtimes` is the one that runs `launcher`."""
+    return isinstance(entry, dict) and entry.get("path") == launcher
+
+
+def _members(file: JsonFile) -> tuple[dict[str, Any], str | None]:
+    """The runtimes and the default runtime in `file`; null is nothing, as it is for dockerd."""
+    runtimes = file.data.get("runtimes")
+    default = file.data.get("default-runtime")
+    if runtimes is not None and not isinstance(runtimes, dict):
+        raise _wrong_type(file, "runtimes", "an object")
+    if default is not None and not isinstance(default, str):
+        raise _wrong_type(file, "default-runtime", "a text")
+    for name, entry in (runtimes or {}).items():
+        if not isinstance(entry, dict):
+            raise _wrong_type(file, f"runtimes.{name}", "an object")
+    return runtimes or {}, default or None
+
+
+def _wrong_type(file: JsonFile, member: str, should: str) -> GpushimError:
+    return GpushimError(
+        f"In {file.path}, {member} is not {should}; the file was left as it is.",
+        "Correct it first: an engine that is restarted with it does not start.",
+    )

@@ -1,0 +1,85 @@
+"""Fixtures that all tests share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import images
+from tests.harness import Bundle, EngineUnavailable, PrivateDockerd, Runtime
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this machine can't do, and keep all that need dockerd on one worker."""
+    reason = ""
+    if os.geteuid() != 0:
+        reason = "end-to-end tests run as root"
+    elif shutil.which("runc", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin") is None:
+        reason = "runc is not installed"
+    for item in items:
+        if item.get_closest_marker("docker"):
+            item.add_marker(pytest.mark.xdist_group("docker"))
+            item.add_marker(pytest.mark.e2e)
+        if reason and item.get_closest_marker("e2e"):
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def template() -> Callable[[str], Path]:
+    """Return the template root of a test image, or skip with the reason there is none."""
+
+    def get(name: str) -> Path:
+        try:
+            return images.image(name)
+        except images.ImageUnavailable as reason:
+            pytest.skip(f"no image {name}: {reason}")
+
+    return get
+
+
+@pytest.fixture
+def make_bundle(template: Callable[[str], Path]) -> Iterator[Callable[..., Bundle]]:
+    """Make bundles (see ``Bundle``) that are removed after the test."""
+    made: list[Bundle] = []
+
+    def make(image: str = "busybox", *args: Any, **options: Any) -> Bundle:
+        template(image)
+        made.append(Bundle(image, *args, **options))
+        return made[-1]
+
+    yield make
+    for bundle in made:
+        bundle.close()
+
+
+@pytest.fixture
+def runc(make_bundle: Callable[..., Bundle]) -> Iterator[Runtime]:
+    """Return plain runc with a state root of its own.
+
+    It asks for ``make_bundle`` so that containers are deleted before their roots are.
+    """
+    with Runtime("runc") as runtime:
+        yield runtime
+
+
+@pytest.fixture(scope="session")
+def dockerd(request: pytest.FixtureRequest) -> Iterator[PrivateDockerd]:
+    """Return the session's dockerd; a test that changes its configuration changes it back."""
+    engine = PrivateDockerd()
+    try:
+        engine.start()
+    except EngineUnavailable as reason:
+        engine.stop()
+        pytest.skip(str(reason))
+    yield engine
+    kept = None
+    if request.session.testsfailed:
+        kept = Path(tempfile.gettempdir(), f"gpushim-dockerd-{os.getpid()}.log")
+        print(f"dockerd's log: {kept}")
+    engine.stop(keep_log=kept)

@@ -71,12 +71,3 @@ def test_shellcheck() -> None:
     scripts = [str(p.relative_to(ROOT)) for p in source_files() if is_shell_script(p)]
     assert "packaging/dev-setup.sh" in scripts, "the search for shell scripts is broken"
     run(tool, "--external-sources", *scripts)
-
-
-def test_modules_are_short() -> None:
-    """No module of the product has more than 300 lines."""
-    sources = [
-        p for p in source_files() if p.suffix == ".py" and p.parts[len(ROOT.parts)] != "tests"
-    ]
-    lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in sources}
-    assert not {name: n for name, n in lengths.items() if n > 300}

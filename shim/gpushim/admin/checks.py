@@ -1,0 +1,248 @@
+"""What doctor looks at: one function a check, each with a stable id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from .. import config_file, lowlevel
+from ..config import Config
+from ..engines import docker, dockerd, jsonfile
+from ..errors import GpushimError, harmless, why
+from ..host import devicenodes, driver, gpus
+from ..host.model import HEALTHY, Gpu
+from ..places import Places
+from . import files, installation, interpreters
+
+OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
+
+
+class Result:
+    """What a check saw, in a sentence, and what to do about it ("" if nothing)."""
+
+    __slots__ = ("advice", "seen", "status")
+
+    def __init__(self, status: str, seen: str, advice: str = "") -> None:
+        self.status = status
+        self.seen = seen
+        self.advice = advice
+
+
+class Context:
+    """What the checks share: the installation's places, its configuration and record."""
+
+    __slots__ = ("config", "config_problem", "places", "record", "record_problem")
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.config_problem = self.record_problem = ""
+        try:
+            self.config = config_file.read(places.config)
+        except GpushimError as error:
+            self.config, self.config_problem = Config(), error.sentence
+        try:
+            self.record = installation.read(places)
+        except GpushimError as error:
+            self.record, self.record_problem = None, str(error)
+
+    def gpus(self) -> list[Gpu]:
+        return gpus.read(self.config.text("host.proc-root"), self.config.text("host.sys-root"))
+
+
+_INSTALL = "Run `gpushimctl install`."
+
+
+def python_interpreter(context: Context) -> Result:
+    """The interpreter that containers are created with is there and new enough."""
+    if context.record is None:
+        return Result(FAIL, context.record_problem or "gpushim is not installed.", _INSTALL)
+    path = context.record.python
+    found = interpreters.version(path)
+    number = ".".join(map(str, found))
+    if not found:
+        return Result(FAIL, f"{path} can't be run.", _INSTALL)
+    if found < interpreters.OLDEST:
+        return Result(FAIL, f"{path} is Python {number}, and 3.10 is needed.", _INSTALL)
+    if not os.path.isfile(f"{context.record.code}/gpushim/entry.py"):
+        return Result(FAIL, f"gpushim's code is not in {context.record.code} any more.", _INSTALL)
+    return Result(OK, f"{path} is Python {number}.")
+
+
+def lowlevel_version(context: Context) -> Result:
+    """There is a low-level runtime that can be run."""
+    names = context.config.texts("runtime.low-level-runtimes")
+    try:
+        found = lowlevel.find(names, os.environ.get("PATH", ""), context.places.launcher)
+    except GpushimError as error:
+        return Result(FAIL, error.sentence, error.hint)
+    version = lowlevel.version(found[0]).partition("\n")[0]
+    if not version:
+        return Result(FAIL, f"{found[0]} does not tell its version.", "Install runc or crun anew.")
+    return Result(OK, f"{found[0]} is {harmless(version)}.")
+
+
+def config_valid(context: Context) -> Result:
+    """The configuration file is right."""
+    if context.config_problem:
+        return Result(FAIL, context.config_problem, "Correct it; `gpushimctl config check` tells.")
+    if not os.path.exists(context.places.config):
+        return Result(OK, f"There is no {context.places.config}: all defaults hold.")
+    return Result(OK, f"{context.places.config} is right.")
+
+
+def state_writable(context: Context) -> Result:
+    """State and driver trees can be written."""
+    for directory in (context.places.run, context.places.containers, context.places.lib):
+        problem = _unwritable(directory)
+        if problem:
+            return Result(FAIL, f"{directory} can't be written: {problem}.", _INSTALL)
+    return Result(OK, f"{context.places.run} and {context.places.lib} can be written.")
+
+
+def log_writable(context: Context) -> Result:
+    """gpushim's own log can be written."""
+    path = context.config.text("runtime.log-file") or context.places.default_log_file
+    problem = _unwritable(os.path.dirname(path))
+    if problem:
+        advice = "Make the directory, or set runtime.log-file; containers start without a log, too."
+        return Result(WARN, f"The log {path} can't be written: {problem}.", advice)
+    return Result(OK, f"{path} can be written.")
+
+
+def _unwritable(directory: str) -> str:
+    """Why no file can be made in a directory; "" if one can be: tried, since only that tells."""
+    path = f"{directory}/.gpushim-doctor-{os.getpid()}"
+    try:
+        with open(path, "xb") as file:
+            file.write(b"x")
+        os.unlink(path)
+    except OSError as error:
+        return why(error)
+    return ""
+
+
+def driver_loaded(context: Context) -> Result:
+    """NVIDIA's kernel module is loaded, and its GPUs work."""
+    try:
+        version = driver.version(context.config.text("host.proc-root"))
+    except GpushimError as error:
+        return Result(FAIL, error.sentence, error.hint)
+    if not version:
+        if gpus.nvidia_devices(context.config.text("host.sys-root")) == []:
+            return Result(SKIP, "This machine has no NVIDIA GPU.")
+        return Result(FAIL, "NVIDIA's kernel module is not loaded.", "Run `modprobe nvidia`.")
+    broken = [f"GPU {gpu.index}: {gpu.health}" for gpu in context.gpus() if gpu.health != HEALTHY]
+    if broken:
+        return Result(WARN, f"Driver {version}; {'; '.join(broken)}.", "See `dmesg`.")
+    return Result(OK, f"Driver {version} is loaded.")
+
+
+def driver_versions_match(context: Context) -> Result:
+    """Kernel module and libraries are of one version."""
+    from ..host import model
+    from ..request.nvidia import DEFAULT_CAPABILITIES
+    from ..snapshot import obtain
+
+    if not _is_loaded(context):
+        return Result(SKIP, "No driver is loaded.")
+    try:
+        found = obtain(context.places, model.capability_key(list(DEFAULT_CAPABILITIES)))
+    except GpushimError as error:
+        return Result(FAIL, error.sentence, error.hint or "See `gpushimctl refresh`.")
+    version = found.inventory.driver_version
+    return Result(OK, f"Kernel module and libraries are {version}.")
+
+
+def device_nodes(context: Context) -> Result:
+    """The device nodes that containers are given are there, with the kernel's numbers."""
+    if not _is_loaded(context):
+        return Result(SKIP, "No driver is loaded.")
+    root = context.config.text("host.dev-root")
+    names = _node_names(context)
+    missing = [name for name in names if devicenodes.node_facts(root, name) is None]
+    if missing:
+        advice = "Run `gpushimctl refresh`, which makes them, or `nvidia-modprobe -u -c 0`."
+        return Result(FAIL, f"In {root} these are missing: {', '.join(missing)}.", advice)
+    uvm = devicenodes.node_facts(root, "nvidia-uvm")
+    wrong = devicenodes.uvm_warning(context.config.text("host.proc-root"), uvm[0]) if uvm else ""
+    if wrong:
+        return Result(FAIL, wrong, f"Remove {root}/nvidia-uvm* and run `gpushimctl refresh`.")
+    return Result(OK, f"{root} has {', '.join(names)}.")
+
+
+def device_char_links(context: Context) -> Result:
+    """Each node has its link in /dev/char, which systemd needs for device rules."""
+    if not _is_loaded(context):
+        return Result(SKIP, "No driver is loaded.")
+    root = context.config.text("host.dev-root")
+    missing = []
+    for name in _node_names(context):
+        facts = devicenodes.node_facts(root, name)
+        number = f"{facts[0]}:{facts[1]}" if facts is not None else ""
+        if facts is not None and devicenodes.node_facts(f"{root}/char", number) != facts:
+            missing.append(f"char/{number} ({name})")
+    if missing:
+        return Result(
+            WARN,
+            f"In {root} these links are missing: {', '.join(missing)}.",
+            "Run `gpushimctl refresh`; without them `systemctl daemon-reload` takes GPUs away "
+            "from running containers.",
+        )
+    return Result(OK, f"Each node has its link in {root}/char.")
+
+
+def _is_loaded(context: Context) -> bool:
+    return os.path.exists(context.config.text("host.proc-root") + "/driver/nvidia/version")
+
+
+def _node_names(context: Context) -> list[str]:
+    minors = [gpu.minor for gpu in context.gpus() if gpu.minor >= 0]
+    return [*map(devicenodes.gpu_node, minors), *devicenodes.CONTROL_NODES]
+
+
+def docker_runtime_registered(context: Context) -> Result:
+    """Docker's configuration names the launcher that is installed."""
+    part = context.record.docker if context.record is not None else None
+    path = part.config if part else context.places.root + dockerd.DEFAULT_CONFIG
+    if part is None and not os.path.exists(path):
+        return Result(SKIP, f"There is no {path}.")
+    try:
+        entry = jsonfile.read(path).data.get("runtimes")
+    except GpushimError as error:
+        return Result(FAIL, error.sentence, error.hint)
+    ours = entry.get(docker.RUNTIME_NAME) if isinstance(entry, dict) else None
+    if ours is None:
+        status = FAIL if part else WARN
+        return Result(status, f"{path} has no runtime gpushim.", _INSTALL)
+    if not docker.is_ours(ours, context.places.launcher):
+        seen = f"The runtime gpushim in {path} is not {context.places.launcher}."
+        return Result(FAIL, seen, _INSTALL)
+    return Result(OK, f"{path} has the runtime gpushim.")
+
+
+def launcher_present(context: Context) -> Result:
+    """The launcher is as install wrote it, and can be executed."""
+    path = context.places.launcher
+    digest = files.fingerprint(path)
+    if not digest:
+        return Result(FAIL, f"There is no launcher {path}.", _INSTALL)
+    if not os.access(path, os.X_OK):
+        return Result(FAIL, f"The launcher {path} is not executable.", _INSTALL)
+    if context.record is not None and context.record.files.get(path) != digest:
+        return Result(WARN, f"{path} is not as install wrote it.", _INSTALL)
+    return Result(OK, f"{path} is as install wrote it.")
+
+
+CHECKS: dict[str, Callable[[Context], Result]] = {
+    "python.interpreter": python_interpreter,
+    "launcher.present": launcher_present,
+    "lowlevel.version": lowlevel_version,
+    "config.valid": config_valid,
+    "state.writable": state_writable,
+    "log.writable": log_writable,
+    "docker.runtime-registered": docker_runtime_registered,
+    "driver.loaded": driver_loaded,
+    "driver.versions-match": driver_versions_match,
+    "device.nodes": device_nodes,
+    "device.char-links": device_char_links,
+}

@@ -1,0 +1,62 @@
+"""gpushimctl config: the values that hold, where each comes from, and whether the file is right."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..errors import GpushimError
+from ..places import Places
+from .output import print_json, print_table, say
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "action",
+        nargs="?",
+        choices=["show", "check"],
+        default="show",
+        help="show the effective values (the default), or check the file",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the documentation of all keys"
+    )
+
+
+def run(arguments: argparse.Namespace, places: Places) -> int:
+    from .. import config_file
+    from . import config_text
+
+    if arguments.markdown:
+        print(config_text.markdown(), end="")
+        return 0
+    try:
+        config = config_file.read(places.config)
+    except GpushimError as error:
+        if arguments.action == "check" and arguments.json:
+            print_json({"path": places.config, "valid": False, "reason": error.sentence})
+            return error.exit_status
+        raise
+    changed = [name for name, source in config.sources.items() if source != "default"]
+    if arguments.action == "check":
+        if arguments.json:
+            print_json({"path": places.config, "valid": True, "keys": changed})
+        elif changed:
+            say(f"{places.config} is right and sets {', '.join(changed)}.")
+        else:
+            say(f"{places.config} is right and sets nothing: all defaults hold.")
+        return 0
+    if arguments.json:
+        print_json(
+            {
+                name: {"value": value, "source": config.sources[name]}
+                for name, value in config.values.items()
+            }
+        )
+        return 0
+    rows = [
+        (name, config_text.toml(value), config.sources[name])
+        for name, value in config.values.items()
+    ]
+    print_table(("key", "value", "source"), rows)
+    return 0

@@ -1,0 +1,67 @@
+"""The table of configuration keys as documentation and as the file that install writes."""
+
+from __future__ import annotations
+
+import json
+
+from ..config import KEYS, SECTIONS, Key
+from ..config_file import allowed
+
+_WIDTH = 96
+
+
+def toml(value: bool | str | list[str]) -> str:
+    """A value as TOML writes it; JSON's texts, lists of texts and truth values are TOML's too."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def default_file() -> str:
+    """A configuration file with every key in it, commented out."""
+    lines = [
+        "# gpushim's configuration. Every key is shown with its default; `gpushimctl config` shows",
+        "# the values that hold, and `gpushimctl config check` whether this file is right.",
+    ]
+    for section, doc in SECTIONS.items():
+        lines += ["", *_comment(doc), f"[{section}]"]
+        for key in KEYS:
+            if key.section == section:
+                lines += ["", *_comment(f"{key.doc} ({allowed(key)})")]
+                lines.append(f"#{key.name} = {toml(key.default)}")
+    return "\n".join(lines) + "\n"
+
+
+def markdown() -> str:
+    """docs/configuration.md."""
+    lines = [
+        "# Configuration",
+        "",
+        "<!-- Made by `gpushimctl config --markdown` from shim/gpushim/config.py. -->",
+        "",
+        "gpushim reads `/etc/gpushim/config.toml` ([TOML](https://toml.io)). Every key has a",
+        "default, and without the file all defaults hold. An edit is seen by the next container,",
+        "without any command. A file that is wrong never stops a container that asks for no GPU;",
+        "one that asks is refused with the reason. A key that is not in this list is an error, not",
+        "a comment.",
+        "",
+        "    gpushimctl config          # the values that hold, and where each comes from",
+        "    gpushimctl config check    # whether the file is right",
+    ]
+    for section, doc in SECTIONS.items():
+        lines += ["", f"## [{section}]", "", doc, "", "| key | default | may be | meaning |"]
+        lines.append("|---|---|---|---|")
+        lines += [_row(key) for key in KEYS if key.section == section]
+    return "\n".join(lines) + "\n"
+
+
+def _row(key: Key) -> str:
+    return f"| `{key.name}` | `{toml(key.default)}` | {allowed(key)} | {key.doc} |"
+
+
+def _comment(text: str) -> list[str]:
+    """`text` as comment lines."""
+    lines = ["#"]
+    for word in text.split():
+        if len(lines[-1]) + 1 + len(word) > _WIDTH:
+            lines.append("#")
+        lines[-1] += " " + word
+    return lines

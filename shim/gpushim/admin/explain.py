@@ -1,0 +1,163 @@
+"""gpushimctl explain: what a container asked for, what it was given, and what that changed."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import os
+from typing import Any
+
+from .. import records
+from ..errors import GpushimError, why
+from ..oci.bundle import load
+from ..places import Places
+from .output import print_json, say
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "container",
+        help="a container's id or the beginning of it, its name (Docker), or a bundle directory",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--no-diff", action="store_true", help="leave out what changed in config.json"
+    )
+
+
+def run(arguments: argparse.Namespace, places: Places) -> int:
+    data = find(arguments.container, places)
+    before, after = specs(data)
+    if arguments.json:
+        print_json({**data, "before": before, "after": after})
+        return 0
+    for line in tell(data):
+        say(line)
+    if not arguments.no_diff:
+        say("")
+        say(diff(before, after).rstrip("\n") or "config.json of the bundle is not there any more.")
+    return 0
+
+
+def find(name: str, places: Places) -> dict[str, Any]:
+    """The decision record of a live container. Raises GpushimError if it is none or several.
+
+    name: an id, the beginning of one, a name that Docker knows it by, or a path of a bundle (with
+    a slash in it).
+    """
+    every = [record.data for record in records.every(places.containers)]
+    if "/" in name or name == ".":
+        directory = os.path.realpath(name)
+        found = [data for data in every if data.get("bundle") == directory]
+        if not found:
+            found = [from_bundle(directory)]
+    else:
+        found = [data for data in every if data["id"] == name]
+        found = found or [data for data in every if docker_name(data) == name]
+        found = found or [data for data in every if data["id"].startswith(name)]
+    if not found:
+        ids = ", ".join(sorted(data["id"][:12] for data in every)) or "none"
+        raise GpushimError(
+            f"There is no live container {name} that was given GPUs by gpushim.",
+            f"Those that are there: {ids}.",
+        )
+    if len(found) > 1:
+        ids = ", ".join(f"{data['id']} (state in {data['state_root']})" for data in found)
+        raise GpushimError(f"{name} is the beginning of several containers' ids: {ids}.")
+    return found[0]
+
+
+def docker_name(data: dict[str, Any]) -> str:
+    """The name that Docker knows the container by; "" if it is not Docker's.
+
+    Docker mounts /etc/hosts from the directory that holds its own record of the container
+    (config.v2.json, moby's container.ToDisk), which has the name.
+    """
+    _, spec = specs(data)
+    mounts = spec.get("mounts") if isinstance(spec, dict) else None
+    for mount in mounts if isinstance(mounts, list) else []:
+        if isinstance(mount, dict) and mount.get("destination") == "/etc/hosts":
+            containers = os.path.dirname(os.path.dirname(str(mount.get("source"))))
+            try:
+                path = f"{containers}/{data['id']}/config.v2.json"
+                with open(path, encoding="utf-8") as file:
+                    record = json.load(file)
+                if record["ID"] == data["id"]:
+                    return str(record["Name"]).lstrip("/")
+            except (OSError, ValueError, KeyError, TypeError):
+                return ""
+    return ""
+
+
+def from_bundle(directory: str) -> dict[str, Any]:
+    """What can be told of a bundle that no live container's record names."""
+    try:
+        bundle = load(directory, "config.json")
+    except OSError as error:
+        raise GpushimError(f"{directory}/config.json can't be read: {why(error)}.") from error
+    if bundle.written is None:
+        raise GpushimError(
+            f"{directory} was not changed by gpushim: config.json is as the engine made it.",
+            "A container is given GPUs if it asks for them, by NVIDIA_VISIBLE_DEVICES for one.",
+        )
+    return {"id": None, "bundle": bundle.directory, "config": bundle.config_path}
+
+
+def specs(data: dict[str, Any]) -> tuple[Any, Any]:
+    """The bundle's spec before and after gpushim; None where it is not there any more."""
+    directory, path = data["bundle"], data["config"]
+    try:
+        bundle = load(directory, path)
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            after = json.load(file)
+        before = json.loads(bundle.text) if bundle.written is not None else after
+    except (OSError, ValueError, GpushimError):
+        return None, None
+    return before, after
+
+
+def diff(before: Any, after: Any) -> str:
+    """The difference of two specs, laid out one value a line."""
+    if before is None or after is None:
+        return ""
+    texts = [json.dumps(side, indent=2).splitlines(keepends=True) for side in (before, after)]
+    lines = difflib.unified_diff(
+        texts[0], texts[1], "config.json before gpushim", "config.json after gpushim"
+    )
+    return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
+
+
+def tell(data: dict[str, Any]) -> list[str]:
+    """The record in lines for people."""
+    if data.get("id") is None:
+        return [f"Bundle {data['bundle']}: gpushim changed it, for a container that is gone."]
+    request, grant = data["request"], data["grant"]
+    lines = [f"Container {data['id']}", f"  bundle: {data['bundle']}"]
+    lines.append(f"  handed over to: {data['runtime']}")
+    lines.append(f"Asked for: {', '.join(request['devices']) or 'no GPU, only driver files'}")
+    lines.append(f"  capabilities: {', '.join(request['capabilities']) or 'none'}")
+    for key, source in request["sources"].items():
+        lines.append(f"  {key} from {source}")
+    lines.append(f"Granted: {len(grant['gpus'])} GPU{'' if len(grant['gpus']) == 1 else 's'}")
+    for gpu in grant["gpus"]:
+        lines.append(f"  {gpu['index']}: {gpu['uuid']} (nvidia{gpu['minor']}, {gpu['model']})")
+    lines.append("Changed:")
+    lines += [f"  {line}" for line in edit_lines(data["edits"])]
+    lines += [f"Warning: {warning}" for warning in data.get("warnings", [])]
+    return lines
+
+
+def edit_lines(edits: dict[str, Any]) -> list[str]:
+    """Edits (as `Edits.to_json` gives them), each in a line."""
+    lines = [f"environment {entry}" for entry in edits["env"]]
+    lines += [f"removed from the environment: {name}" for name in edits["removeEnv"]]
+    lines += [
+        f"device {node['path']} ({node['major']}:{node['minor']}, {node['permissions']})"
+        for node in edits["deviceNodes"]
+    ]
+    lines += [f"mount {mount['hostPath']} at {mount['containerPath']}" for mount in edits["mounts"]]
+    lines += [f"hook {hook['hookName']}: {' '.join(hook['args'])}" for hook in edits["hooks"]]
+    lines += [f"removed hooks called {name}" for name in edits["removeHooks"]]
+    lines += [f"extra group {gid}" for gid in edits["additionalGids"]]
+    return lines

@@ -1,0 +1,224 @@
+"""gpushimctl install: put the launcher and its surroundings in place and register with Docker.
+
+All that can be refused is found out before anything is changed; what is then done is recorded for
+uninstall, also where a step in the middle fails. A second install changes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from .. import __version__, config_file, launcher_settings, lowlevel
+from ..config import Config
+from ..engines.docker import Plan
+from ..errors import GpushimError, harmless
+from ..places import Places
+from . import config_text, docker_step, files, installation, interpreters, programs
+from .installation import Installation
+from .output import say, warn
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--default", action="store_true", help="make gpushim Docker's default runtime, too"
+    )
+    parser.add_argument(
+        "--config", metavar="PATH", default="", help="Docker's configuration file (daemon.json)"
+    )
+    parser.add_argument(
+        "--pidfile", metavar="PATH", default="", help="the pid file of the dockerd to reload"
+    )
+    parser.add_argument("--no-docker", action="store_true", help="leave Docker alone")
+    parser.add_argument(
+        "--config-from", metavar="FILE", default="", help="take gpushim's configuration from FILE"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be changed, and change nothing"
+    )
+
+
+class Prepared:
+    """All that was found out and decided before the first change."""
+
+    __slots__ = ("code", "config", "docker", "known", "launcher", "plan", "python", "refresh")
+
+    def __init__(self, arguments: argparse.Namespace, places: Places) -> None:
+        """Raises GpushimError for whatever stands in the way."""
+        if os.geteuid() != 0 and not places.root:
+            raise GpushimError("Installing gpushim needs root.", "Use sudo gpushimctl install.")
+        self.known = installation.read(places)
+        self.config = _configuration(arguments.config_from, places)
+        self.python = interpreters.for_create()
+        self.refresh = interpreters.for_refresh()
+        self.code = interpreters.code_directory()
+        names = _effective(self.config, places).texts("runtime.low-level-runtimes")
+        found = lowlevel.find(names, os.environ.get("PATH", ""), places.launcher)
+        settings = launcher_settings.chosen(found)
+        self.launcher = programs.launcher(places, self.python, self.code, self.refresh, settings)
+        self.docker: docker_step.Target | None = None
+        self.plan: Plan | None = None
+        if not arguments.no_docker:
+            self.docker = docker_step.target(places, arguments.config, arguments.pidfile)
+        if self.docker is not None:
+            known = self.known.docker if self.known else None
+            self.plan = docker_step.plan_register(
+                self.docker, places.launcher, arguments.default, known
+            )
+
+
+def _configuration(source: str, places: Places) -> bytes | None:
+    """What is to be in config.toml; None if the file that is there stays."""
+    if not source:
+        return None if os.path.lexists(places.config) else config_text.default_file().encode()
+    if not os.path.isfile(source):
+        raise GpushimError(f"There is no file {source} to take the configuration from.")
+    config_file.read(source)
+    with open(source, "rb") as file:
+        return file.read()
+
+
+def _effective(content: bytes | None, places: Places) -> Config:
+    """The configuration that will hold; the defaults, with a warning, if the file is wrong."""
+    if content is not None:
+        return Config(config_file.parse(content, places.config), places.config)
+    try:
+        return config_file.read(places.config)
+    except GpushimError as error:
+        warn(f"{error} Until it is right, containers that ask for GPUs are refused.")
+        return Config()
+
+
+def run(arguments: argparse.Namespace, places: Places) -> int:
+    prepared = Prepared(arguments, places)
+    if arguments.dry_run:
+        _show(prepared, places)
+        return 0
+    record = Installation(__version__, prepared.refresh, prepared.python, prepared.code)
+    if prepared.known is not None:
+        record.files = dict(prepared.known.files)
+        record.directories = list(prepared.known.directories)
+        record.docker = prepared.known.docker
+    try:
+        _place(prepared, places, record)
+        _register(prepared, places, record)
+    except GpushimError:
+        if os.path.isdir(places.lib):
+            installation.write(places, record)
+        warn(
+            "The installation is not complete. Run it again once the reason below is dealt with, "
+            "or undo it with `gpushimctl uninstall`."
+        )
+        raise
+    say(f"gpushim {__version__} is installed.")
+    return 0
+
+
+def _show(prepared: Prepared, places: Places) -> None:
+    """What a dry run prints."""
+    if prepared.config is not None:
+        say(f"Would write the configuration {places.config}.")
+    if files.fingerprint(places.launcher) == "":
+        say(f"Would write the launcher {places.launcher}.")
+    if prepared.plan is not None:
+        diff = prepared.plan.change.diff()
+        for note in prepared.plan.notes:
+            say(note)
+        say(diff.rstrip("\n") if diff else f"{prepared.plan.change.path} would stay as it is.")
+    say("Nothing was changed.")
+
+
+def _place(prepared: Prepared, places: Places, record: Installation) -> None:
+    """Make directories and files, and try the launcher."""
+    tmpfiles = programs.tmpfiles_path(places)
+    for directory in (
+        places.lib,
+        places.etc,
+        places.run,
+        places.containers,
+        places.log,
+        places.bin,
+        os.path.dirname(tmpfiles),
+    ):
+        made = files.make_directory(directory)
+        record.directories += [path for path in made if path not in record.directories]
+    if prepared.config is not None:
+        _put(record, places.config, prepared.config.decode(), 0o644)
+    for problem in launcher_settings.write(places, os.environ.get("PATH", "")):
+        warn(problem)
+    record.files[places.launcher_settings] = ""
+    _put(record, tmpfiles, programs.tmpfiles(places), 0o644)
+    problem = interpreters.compile_package(prepared.python, prepared.code)
+    if problem:
+        warn(f"The bytecode of {prepared.code}/gpushim was not compiled ({problem}): {_SLOWER}")
+    _put(record, places.launcher, prepared.launcher, 0o755)
+    _try_launcher(places.launcher)
+    _place_control(prepared, places, record)
+    installation.write(places, record)
+    _first_refresh(places)
+
+
+_SLOWER = "creating a container with GPUs takes longer than it need."
+
+
+def _put(record: Installation, path: str, text: str, mode: int) -> None:
+    if files.write_if_changed(path, text.encode(), mode):
+        say(f"Wrote {path}.")
+    record.files[path] = files.fingerprint(path)
+
+
+def _try_launcher(launcher: str) -> None:
+    """Run the launcher as dockerd would. Raises GpushimError if it does not work."""
+    done = interpreters.run([launcher, "--version"])
+    if done is None or done.returncode != 0:
+        words = harmless((done.stderr if done else "") or "it can't be executed")
+        raise GpushimError(
+            f"The launcher {launcher} does not work: {words}.",
+            "Is its file system mounted noexec?",
+        )
+
+
+def _place_control(prepared: Prepared, places: Places, record: Installation) -> None:
+    """Put gpushimctl beside the launcher, unless it is there already or is somebody else's."""
+    path = places.bin + "/gpushimctl"
+    link = programs.control_link(places, prepared.refresh)
+    if link and os.path.realpath(path) == os.path.realpath(link):
+        if os.path.islink(path):
+            record.files[path] = files.fingerprint(path)
+        return
+    if os.path.lexists(path) and path not in record.files and not _is_control(path):
+        warn(f"{path} is another program and was left as it is.")
+        return
+    if link:
+        if files.link_if_changed(path, link):
+            say(f"Linked {path} to {link}.")
+        record.files[path] = files.fingerprint(path)
+    else:
+        _put(record, path, programs.control_wrapper(places, prepared.refresh), 0o755)
+
+
+def _is_control(path: str) -> bool:
+    """Whether this is a gpushimctl of an earlier installation, also one whose target has gone."""
+    if os.path.islink(path):
+        return os.path.basename(os.readlink(path)) == "gpushimctl"
+    try:
+        with open(path, "rb") as file:
+            return programs.CONTROL_MARK.encode() in file.read(512)
+    except OSError:
+        return False
+
+
+def _first_refresh(places: Places) -> None:
+    from . import refresh
+
+    try:
+        say(refresh.summary(refresh.refresh_now(places)))
+    except GpushimError as error:
+        warn(f"No GPU can be given to a container yet: {error}")
+
+
+def _register(prepared: Prepared, places: Places, record: Installation) -> None:
+    if prepared.docker is not None and prepared.plan is not None:
+        known = prepared.known.docker if prepared.known else None
+        record.docker = docker_step.register(prepared.docker, prepared.plan, known)
+    installation.write(places, record)

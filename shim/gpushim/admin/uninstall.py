@@ -1,0 +1,133 @@
+"""gpushimctl uninstall: undo what install did, Docker first: it must never name what is gone."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+
+from .. import records
+from ..engines import dockerd
+from ..engines.docker import Former
+from ..errors import GpushimError, why
+from ..places import Places
+from . import docker_step, files, installation, programs
+from .installation import DockerPart, Installation
+from .output import say, warn
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    kept = parser.add_mutually_exclusive_group()
+    kept.add_argument(
+        "--keep-config", action="store_true", help="keep config.toml even if it was never edited"
+    )
+    kept.add_argument(
+        "--purge", action="store_true", help="remove an edited config.toml and the log, too"
+    )
+    parser.add_argument(
+        "--config", metavar="PATH", default="", help="Docker's configuration file (daemon.json)"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="even while containers that have GPUs are there"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would be changed, and change nothing"
+    )
+
+
+def run(arguments: argparse.Namespace, places: Places) -> int:
+    record = installation.read(places)
+    part = _docker_part(arguments.config, places, record)
+    plan = docker_step.plan_unregister(part, places.launcher) if part is not None else None
+    paths = _paths(arguments, places, record)
+    diff = plan.change.diff() if plan is not None else ""
+    if not paths and not diff:
+        say("There is nothing to do: gpushim is not installed here.")
+        return 0
+    live = sorted(kept.data["id"] for kept in records.every(places.containers))
+    if live and not arguments.force:
+        raise GpushimError(
+            f"Containers that have GPUs from gpushim are there: {', '.join(live)}.",
+            "Remove them first; with --force their engine can't stop them properly any more.",
+        )
+    if arguments.dry_run:
+        for path in paths:
+            say(f"Would remove {path}.")
+        say(f"{diff}Nothing was changed.")
+        return 0
+    if part is not None and plan is not None:
+        docker_step.unregister(part, plan)
+    for path in paths:
+        _remove(path)
+    _remove_directories(places, record)
+    say("gpushim is uninstalled." + _what_stays(places))
+    return 0
+
+
+def _docker_part(config: str, places: Places, record: Installation | None) -> DockerPart | None:
+    """The daemon.json to clean; without a record it may still name the launcher."""
+    if record is not None and record.docker is not None and not config:
+        return record.docker
+    chosen = os.path.abspath(config) if config else places.root + dockerd.DEFAULT_CONFIG
+    if not os.path.isfile(chosen):
+        return None
+    former = Former(True, True, None, False, None)
+    return DockerPart(chosen, os.path.realpath(chosen), dockerd.DEFAULT_PID_FILE, [], former)
+
+
+def _paths(arguments: argparse.Namespace, places: Places, record: Installation | None) -> list[str]:
+    """What is to be removed, of what is there; the installation record comes last.
+
+    Driver trees and all other state go too: no container uses them, or --force was given.
+    """
+    listed = dict(record.files) if record is not None else {}
+    config_digest = listed.pop(places.config, "")
+    wanted = [path for path, digest in listed.items() if _is_still_ours(path, digest)]
+    if record is None:
+        wanted += [places.launcher, places.launcher_settings, programs.tmpfiles_path(places)]
+    in_use = any(True for _ in records.every(places.containers))
+    if not in_use:
+        wanted += [places.driver_trees, places.run]
+    unedited = files.fingerprint(places.config) == config_digest
+    if arguments.purge or (unedited and not arguments.keep_config):
+        wanted.append(places.config)
+    if arguments.purge:
+        wanted.append(places.log)
+    wanted.append(places.installation)
+    return [path for path in dict.fromkeys(wanted) if os.path.lexists(path)]
+
+
+def _is_still_ours(path: str, digest: str) -> bool:
+    """Whether a file is as install wrote it; without a digest it is rewritten now and then."""
+    if not os.path.lexists(path) or not digest or files.fingerprint(path) == digest:
+        return True
+    warn(f"{path} was changed by somebody else and stays.")
+    return False
+
+
+def _remove(path: str) -> None:
+    try:
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+    except OSError as error:
+        raise GpushimError(
+            f"{path} can't be removed: {why(error)}.", "Run this again when that is dealt with."
+        ) from error
+    say(f"Removed {path}.")
+
+
+def _remove_directories(places: Places, record: Installation | None) -> None:
+    """Remove the directories that install made, if they are empty."""
+    made = record.directories if record is not None else [places.etc, places.lib, places.log]
+    for directory in reversed(made):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            pass  # There is something in it that is not ours, or it is gone.
+
+
+def _what_stays(places: Places) -> str:
+    stays = [path for path in (places.config, places.default_log_file) if os.path.exists(path)]
+    return f" {' and '.join(stays)} {'stays' if len(stays) == 1 else 'stay'}." if stays else ""

@@ -242,7 +242,9 @@ def seconds(text: str) -> float:
     """A duration in seconds: a number and ms, s, m or h ("1.5s"). ValueError for anything else."""
     for unit, factor in _SECONDS:
         number = text[: -len(unit)]
-        if text.endswith(unit) and number.replace(".", "", 1).isdecimal() and number.isascii():
+        digits = number.replace(".", "", 1)
+        # isdecimal alone would let digits of other scripts pass.
+        if text.endswith(unit) and digits.isdecimal() and digits.isascii() and number[-1] != ".":
             return float(number) * factor
     raise ValueError(f"{text!r} is not a duration such as 500ms, 10s, 2m or 1h")
 

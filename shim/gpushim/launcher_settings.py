@@ -87,11 +87,16 @@ def _names(config: Config) -> list[str]:
 
 
 def _former(places: Places) -> dict[str, str]:
+    return parse(_content(places.launcher_settings).decode("utf-8", "surrogateescape"))
+
+
+def _content(path: str) -> bytes:
+    """The file's first 64 KiB; empty if it can't be read."""
     try:
-        with open(places.launcher_settings, encoding="utf-8", errors="surrogateescape") as file:
-            return parse(file.read(1 << 16))
-    except (OSError, ValueError):
-        return {}
+        with open(path, "rb") as file:
+            return file.read(1 << 16)
+    except OSError:
+        return b""
 
 
 def _modified(path: str) -> int:
@@ -103,11 +108,17 @@ def _modified(path: str) -> int:
 
 
 def _replace(path: str, text: str, time: int) -> None:
-    """Write the file whole, mode 0644, with the modification time `time` (nanoseconds)."""
+    """Write the file whole, mode 0644, with the modification time `time` (nanoseconds).
+
+    One that is like that already is left alone.
+    """
+    content = text.encode("utf-8", "surrogateescape")
+    if _modified(path) == time and _content(path) == content:
+        return
     temporary = f"{path}.{os.getpid()}.tmp"
     try:
-        with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
-            file.write(text)
+        with open(temporary, "wb") as file:
+            file.write(content)
             file.flush()
             os.fchmod(file.fileno(), 0o644)
             os.utime(file.fileno(), ns=(time, time))

@@ -202,20 +202,27 @@ def _node_names(context: Context) -> list[str]:
 
 def docker_runtime_registered(context: Context) -> Result:
     """Docker's configuration names the launcher that is installed."""
-    part = context.record.docker if context.record is not None else None
-    path = part.config if part else context.places.root + dockerd.DEFAULT_CONFIG
-    if part is None and not os.path.exists(path):
-        return Result(SKIP, f"There is no {path}.")
+    default = context.places.root + dockerd.DEFAULT_CONFIG
+    paths = [part.config for part in context.record.docker] if context.record is not None else []
+    if not paths and not os.path.exists(default):
+        return Result(SKIP, f"There is no {default}.")
+    if not paths:
+        return _registered(default, WARN, context.places.launcher)
+    results = [_registered(path, FAIL, context.places.launcher) for path in paths]
+    return next((result for result in results if result.status != OK), results[0])
+
+
+def _registered(path: str, status: str, launcher: str) -> Result:
+    """Whether one daemon.json names the launcher; `status` is for one that does not."""
     try:
         entry = jsonfile.read(path).data.get("runtimes")
     except GpushimError as error:
         return Result(FAIL, error.sentence, error.hint)
     ours = entry.get(docker.RUNTIME_NAME) if isinstance(entry, dict) else None
     if ours is None:
-        status = FAIL if part else WARN
         return Result(status, f"{path} has no runtime gpushim.", _INSTALL)
-    if not docker.is_ours(ours, context.places.launcher):
-        seen = f"The runtime gpushim in {path} is not {context.places.launcher}."
+    if not docker.is_ours(ours, launcher):
+        seen = f"The runtime gpushim in {path} is not {launcher}."
         return Result(FAIL, seen, _INSTALL)
     return Result(OK, f"{path} has the runtime gpushim.")
 

@@ -9,7 +9,7 @@ from ..engines import docker, dockerd, jsonfile
 from ..errors import GpushimError
 from ..places import Places
 from .files import make_directory
-from .installation import DockerPart
+from .installation import DockerPart, Installation
 from .output import say, warn
 
 _SNAP = "/var/snap/docker"
@@ -56,12 +56,12 @@ def _has_docker() -> bool:
 
 
 def plan_register(
-    where: Target, launcher: str, default: bool, known: DockerPart | None
+    where: Target, launcher: str, default: bool, known: Installation | None
 ) -> docker.Plan:
     """What is to change in daemon.json. Raises GpushimError if dockerd would not start with it."""
     file = jsonfile.read(where.config)
-    former = known.former if known is not None and known.file == file.path else None
-    plan = docker.register(file, launcher, default, former)
+    part = known.docker_part(file.path) if known is not None else None
+    plan = docker.register(file, launcher, default, part.former if part is not None else None)
     if plan.change.diff():
         daemon = _daemon(where)
         members = ["runtimes", "default-runtime"] if default else ["runtimes"]
@@ -76,12 +76,18 @@ def plan_register(
     return plan
 
 
-def register(where: Target, plan: docker.Plan, known: DockerPart | None) -> DockerPart:
-    """Carry the plan out; returns what there is to record."""
-    make_directory(os.path.dirname(plan.change.path))
+def register(where: Target, plan: docker.Plan, record: Installation) -> None:
+    """Carry the plan out, and add it to the record."""
+    record.directories += make_directory(os.path.dirname(plan.change.path))
+    known = record.docker_part(plan.change.path)
+    part = DockerPart(where.config, plan.change.path, where.pid_file, [], plan.former)
+    if known is not None:
+        part.backups = known.backups
+        record.docker.remove(known)
+    record.docker.append(part)
     saved = plan.change.apply(backup=True)
-    same = known is not None and known.file == plan.change.path
-    backups = [*(known.backups if known is not None and same else []), *([saved] if saved else [])]
+    if saved:
+        part.backups.append(saved)
     for note in plan.notes:
         warn(note)
     if plan.change.diff():
@@ -90,24 +96,22 @@ def register(where: Target, plan: docker.Plan, known: DockerPart | None) -> Dock
         reload(where)
     else:
         say(f"The runtime gpushim is registered in {where.config} already.")
-    return DockerPart(where.config, plan.change.path, where.pid_file, backups, plan.former)
 
 
 def plan_unregister(part: DockerPart, launcher: str) -> docker.Plan:
     return docker.unregister(jsonfile.read(part.config), launcher, part.former)
 
 
-def unregister(part: DockerPart, plan: docker.Plan) -> bool:
-    """Carry the plan out; returns whether anything was changed."""
+def unregister(part: DockerPart, plan: docker.Plan) -> None:
+    """Carry the plan out."""
     for note in plan.notes:
         warn(note)
     if not plan.change.diff():
-        return False
+        return
     # The way back needs no backup: those that install made are still there.
     plan.change.apply(backup=False)
     say(f"Took the runtime gpushim out of {part.config}.")
     reload(Target(part.config, part.pid_file))
-    return True
 
 
 def reload(where: Target) -> None:

@@ -61,9 +61,8 @@ class Prepared:
         if not arguments.no_docker:
             self.docker = docker_step.target(places, arguments.config, arguments.pidfile)
         if self.docker is not None:
-            known = self.known.docker if self.known else None
             self.plan = docker_step.plan_register(
-                self.docker, places.launcher, arguments.default, known
+                self.docker, places.launcher, arguments.default, self.known
             )
 
 
@@ -98,7 +97,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     if prepared.known is not None:
         record.files = dict(prepared.known.files)
         record.directories = list(prepared.known.directories)
-        record.docker = prepared.known.docker
+        record.docker = list(prepared.known.docker)
     try:
         _place(prepared, places, record)
         _register(prepared, places, record)
@@ -219,6 +218,5 @@ def _first_refresh(places: Places) -> None:
 
 def _register(prepared: Prepared, places: Places, record: Installation) -> None:
     if prepared.docker is not None and prepared.plan is not None:
-        known = prepared.known.docker if prepared.known else None
-        record.docker = docker_step.register(prepared.docker, prepared.plan, known)
+        docker_step.register(prepared.docker, prepared.plan, record)
     installation.write(places, record)

@@ -57,7 +57,7 @@ class Installation:
     refresh_interpreter: has gpushim and its requirements in its environment; python: the one that
     containers are created with; code: the directory that holds the package; files: path -> sha256
     of what was written there, or "-> target" for a link; directories: those that were made, the
-    outer ones first; docker: None if no daemon.json was changed.
+    outer ones first; docker: one part for each daemon.json that gpushim was registered in.
     """
 
     __slots__ = (
@@ -77,7 +77,7 @@ class Installation:
         self.code = code
         self.files: dict[str, str] = {}
         self.directories: list[str] = []
-        self.docker: DockerPart | None = None
+        self.docker: list[DockerPart] = []
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -88,7 +88,7 @@ class Installation:
             "code": self.code,
             "files": self.files,
             "directories": self.directories,
-            "docker": self.docker.to_json() if self.docker else None,
+            "docker": [part.to_json() for part in self.docker],
         }
 
     @classmethod
@@ -96,8 +96,12 @@ class Installation:
         made = cls(data["version"], data["refresh_interpreter"], data["python"], data["code"])
         made.files = data["files"]
         made.directories = data["directories"]
-        made.docker = DockerPart.from_json(data["docker"]) if data["docker"] else None
+        made.docker = [DockerPart.from_json(part) for part in data["docker"]]
         return made
+
+    def docker_part(self, file: str) -> DockerPart | None:
+        """What was done to the daemon.json that really is at `file`."""
+        return next((part for part in self.docker if part.file == file), None)
 
 
 def read(places: Places) -> Installation | None:

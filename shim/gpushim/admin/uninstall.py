@@ -37,10 +37,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
     record = installation.read(places)
-    part = _docker_part(arguments.config, places, record)
-    plan = docker_step.plan_unregister(part, places.launcher) if part is not None else None
+    parts = _docker_parts(arguments.config, places, record)
+    plans = [docker_step.plan_unregister(part, places.launcher) for part in parts]
     paths = _paths(arguments, places, record)
-    diff = plan.change.diff() if plan is not None else ""
+    diff = "".join(plan.change.diff() for plan in plans)
     if not paths and not diff:
         say("There is nothing to do: gpushim is not installed here.")
         return 0
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
             say(f"Would remove {path}.")
         say(f"{diff}Nothing was changed.")
         return 0
-    if part is not None and plan is not None:
+    for part, plan in zip(parts, plans, strict=True):
         docker_step.unregister(part, plan)
     for path in paths:
         _remove(path)
@@ -64,15 +64,20 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     return 0
 
 
-def _docker_part(config: str, places: Places, record: Installation | None) -> DockerPart | None:
-    """The daemon.json to clean; without a record it may still name the launcher."""
-    if record is not None and record.docker is not None and not config:
-        return record.docker
+def _docker_parts(config: str, places: Places, record: Installation | None) -> list[DockerPart]:
+    """The daemon.json files to clean: those on record, and without a record the usual one.
+
+    config: one more, from the command line.
+    """
+    parts = list(record.docker) if record is not None else []
+    if not config and parts:
+        return parts
     chosen = os.path.abspath(config) if config else places.root + dockerd.DEFAULT_CONFIG
-    if not os.path.isfile(chosen):
-        return None
-    former = Former(True, True, None, False, None)
-    return DockerPart(chosen, os.path.realpath(chosen), dockerd.DEFAULT_PID_FILE, [], former)
+    real = os.path.realpath(chosen)
+    if os.path.isfile(chosen) and not any(part.file == real for part in parts):
+        former = Former(True, True, None, False, None)
+        parts.append(DockerPart(chosen, real, dockerd.DEFAULT_PID_FILE, [], former))
+    return parts
 
 
 def _paths(arguments: argparse.Namespace, places: Places, record: Installation | None) -> list[str]:

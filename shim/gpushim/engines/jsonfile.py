@@ -66,14 +66,15 @@ def read(path: str) -> JsonFile:
 def _content(real: str, path: str) -> bytes | None:
     try:
         descriptor = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise GpushimError(f"{path} is not a regular file.")
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read(_MAXIMUM_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise GpushimError(f"{path} can't be read: {why(error)}.") from error
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise GpushimError(f"{path} is not a regular file.")
-        content = file.read(_MAXIMUM_BYTES + 1)
     if len(content) > _MAXIMUM_BYTES:
         raise GpushimError(f"{path} is larger than 16 MiB, which no such file is.")
     return content

@@ -20,23 +20,37 @@ IDENTITY_MARK = b"@FAKEHOST-IDENTITY@" + b"." * 89
 STATE_MARK = b"FAKEHOST-STATE-1\n"
 STATE_SIZE = 65536
 
-_PLAIN = ["-O1", "-g0", "-fno-stack-protector", "-U_FORTIFY_SOURCE", "-fno-asynchronous-unwind-tables"]
+_PLAIN = [
+    "-O1",
+    "-g0",
+    "-fno-stack-protector",
+    "-U_FORTIFY_SOURCE",
+    "-fno-asynchronous-unwind-tables",
+]
 _SMALL = ["-s", "-Wl,--build-id=none", "-Wl,-z,noseparate-code"]
 _WARN = ["-std=gnu11", "-Wall", "-Wextra"]
 _SHARED = ["-fPIC", "-shared", "-fvisibility=hidden"]
 _STATE = ["state.c", "parse.c"]
 _NVML = ["nvml_system.c", "nvml_handles.c", "nvml_device.c", "nvml_usage.c", "nvml_topology.c",
          "nvml_mig.c", "nvml_limits.c", "nvml_unsupported.c"]  # fmt: skip
-_STUB = [*_SMALL, *_PLAIN, "-fPIC", "-shared", "-nostdlib", f"-Wl,-soname,{SONAME_MARK}", "stub.c"]
+_SMI = ["smi.c", "smi_query.c", "smi_table.c"]
+_BARE = [*_SMALL, *_PLAIN, "-fPIC", "-shared", "-nostdlib"]
+_STUB = [*_BARE, f"-Wl,-soname,{SONAME_MARK}", "-Wl,--no-as-needed", "stub.c"]
+_LIBC = [*_BARE, "-Wl,-soname,libc.so.6", "stub.c"]
 
+# The driver's libraries need libc.so.6, and that is how ldconfig tells "libc6" from other ELF
+# files. As there may be no 32-bit libc to link with, one that is empty stands in for it.
+_FIRST: dict[str, list[str]] = {"libc64": _LIBC, "libc32": ["-m32", *_LIBC]}
+
+# @NAME stands for the path of a file that was compiled before, or of the machine's libdl.so.2.
 TEMPLATES: dict[str, list[str]] = {
-    "stub64": _STUB,
-    "stub32": ["-m32", *_STUB],
-    "cuda32": ["-m32", "-DCUDA", *_STUB],
+    "stub64": [*_STUB, "@libc64"],
+    "stub32": ["-m32", *_STUB, "@libc32"],
+    "cuda32": ["-m32", "-DCUDA", *_STUB, "@libc32"],
     "tool": [*_SMALL, *_PLAIN, *_WARN, "-static", "-nostdlib", "-fno-pie", "-no-pie", "tool.c"],
     "nvml": [*_SMALL, *_PLAIN, *_WARN, *_SHARED, "-Wl,-soname,libnvidia-ml.so.1", *_STATE, *_NVML],
     "cuda64": [*_SMALL, *_PLAIN, *_WARN, *_SHARED, "-Wl,-soname,libcuda.so.1", *_STATE, "cuda.c"],
-    "smi": [*_SMALL, *_PLAIN, *_WARN, "-fPIE", "-pie", "-nostartfiles", "smi.c",
+    "smi": [*_SMALL, *_PLAIN, *_WARN, "-fPIE", "-pie", "-nostartfiles", *_SMI,
             "-Wl,--no-as-needed", "@libdl"],
 }  # fmt: skip
 
@@ -49,7 +63,7 @@ def cache_directory() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _digest() -> str:
-    digest = hashlib.sha256(repr(sorted(TEMPLATES.items())).encode())
+    digest = hashlib.sha256(repr([sorted(_FIRST.items()), sorted(TEMPLATES.items())]).encode())
     for source in sorted(_SOURCES.iterdir()):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:24]
@@ -63,11 +77,18 @@ def _libdl() -> str:
     return answer.stdout.strip()
 
 
-def _compile(directory: Path) -> None:
-    """All templates at once; each compiler is a process, so they share the processors."""
+def _run_compilers(directory: Path, jobs: dict[str, list[str]]) -> None:
+    """Some files at once; each compiler is a process, so they share the processors."""
     running = []
-    for name, options in TEMPLATES.items():
-        words = [_libdl() if word == "@libdl" else word for word in options]
+    for name, options in jobs.items():
+        words = []
+        for word in options:
+            if word == "@libdl":
+                words.append(_libdl())
+            elif word.startswith("@"):
+                words.append(str(directory / word[1:]))
+            else:
+                words.append(word)
         command = ["gcc", *words, "-o", str(directory / name)]
         running.append((name, subprocess.Popen(command, cwd=_SOURCES, stderr=subprocess.PIPE)))
     failed = []
@@ -79,7 +100,7 @@ def _compile(directory: Path) -> None:
         raise RuntimeError("the fake host's files could not be compiled:\n" + "\n".join(failed))
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def template(name: str) -> bytes:
     """The bytes of a template. Two processes may compile at once; the first to end is taken."""
     place = cache_directory() / _digest()
@@ -88,7 +109,8 @@ def template(name: str) -> bytes:
         with tempfile.TemporaryDirectory(dir=place.parent, prefix="new-") as work:
             made = Path(work) / "made"
             made.mkdir()
-            _compile(made)
+            _run_compilers(made, _FIRST)
+            _run_compilers(made, TEMPLATES)
             try:
                 made.rename(place)
             except OSError:

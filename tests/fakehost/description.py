@@ -198,9 +198,11 @@ def to_json(description: Description) -> dict[str, Any]:
 
 def from_json(data: dict[str, Any]) -> Description:
     """The description that `to_json` wrote."""
-    gpus = []
-    for entry in data["gpus"]:
-        fixed = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
-        gpus.append(GpuSpec(**fixed))
-    rest = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items() if k != "gpus"}
+    gpus = [GpuSpec(**_tuples(entry)) for entry in data["gpus"]]
+    rest = _tuples({key: value for key, value in data.items() if key != "gpus"})
     return Description(gpus=gpus, **rest)
+
+
+def _tuples(data: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no tuples; everything that is a list here was one."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import driverfiles, render, state, store
-from .description import Description, Gpu, GpuSpec, resolve
+from .description import Description, Gpu, GpuSpec
 from .render import MODULES, STORE
+from .state import Load, Running
 from .topology import Function
-from .tree import Link, Node, change_tree, make_node
+from .tree import Link, Node, Tree, change_tree, make_node
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -24,13 +25,14 @@ class DriverControl:
 
     root: Path
     description: Description
+    running: Running
     gpus: list[Gpu]
     functions: list[Function]
 
     if TYPE_CHECKING:
 
         def _changing(self) -> AbstractContextManager[None]: ...
-        def _redescribe(self, description: Description) -> None: ...
+        def _redescribe(self, description: Description, libraries: bool = True) -> None: ...
         def _respecify(self, index: int, spec: GpuSpec) -> None: ...
 
     def hotplug(self, spec: GpuSpec) -> Gpu:
@@ -54,7 +56,10 @@ class DriverControl:
                 links=spec.links or (),
             )
             self._redescribe(replace(self.description, gpus=[*specs, spec]))
-            return next(gpu for gpu in self.gpus if gpu.bus == bus.lower())
+            added = next(gpu for gpu in self.gpus if gpu.bus == bus.lower())
+            if spec.memory_used:
+                self.running.loads[added.uuid] = Load(used=spec.memory_used)
+            return added
 
     def unplug(self, index: int) -> None:
         """Takes a GPU away with all its files; handles that programs have say that it is lost."""
@@ -87,14 +92,13 @@ class DriverControl:
         with self._changing():
             kernel = self.description.kernel_driver or self.description.driver
             before = self._userspace()
-            self._redescribe_kernel(
-                replace(
-                    self.description,
-                    driver=version,
-                    cuda=None,
-                    kernel_driver=kernel if userspace_only else None,
-                )
+            after = replace(
+                self.description,
+                driver=version,
+                cuda=None,
+                kernel_driver=kernel if userspace_only else None,
             )
+            self._redescribe(after, libraries=False)
             change_tree(self.root, before, self._userspace())
             if self.description.ldcache:
                 store.run_ldconfig(self.root)
@@ -104,21 +108,11 @@ class DriverControl:
         with self._changing():
             self._redescribe(replace(self.description, kernel_driver=None))
 
-    def _userspace(self) -> driverfiles.Tree:
+    def _userspace(self) -> Tree:
         carried = state.library_state(self.description, self.gpus, self.functions)
         return driverfiles.userspace_tree(self.description, carried)
 
-    def _redescribe_kernel(self, description: Description) -> None:
-        loaded = store.loaded_modules(self.root)
-        before = render.system_tree(self.description, self.gpus, self.functions, loaded)
-        self.description = description
-        self.gpus = resolve(description)
-        after = render.system_tree(self.description, self.gpus, self.functions, loaded)
-        change_tree(self.root, before, after)
-
-    def unload_driver(
-        self, delay: float = 0, udev: bool = False, refuse: bool = False
-    ) -> None:
+    def unload_driver(self, delay: float = 0, udev: bool = False, refuse: bool = False) -> None:
         """The state before the driver is loaded: none of its files in /proc, /sys or /dev.
 
         The fake modprobe brings it back after `delay` seconds for each module, or fails with
@@ -156,7 +150,7 @@ class DriverControl:
                 elif isinstance(entry, Link):
                     os.symlink(entry.target, self.root / path)
 
-    def _nodes(self) -> driverfiles.Tree:
+    def _nodes(self) -> Tree:
         tree = render.system_tree(self.description, self.gpus, self.functions, MODULES)
         return {path: entry for path, entry in tree.items() if path.startswith("dev/")}
 

@@ -59,9 +59,7 @@ def data_tree(description: Description) -> Tree:
         "usr/share/egl/egl_external_platform.d/10_nvidia_wayland.json": _icd(
             "libnvidia-egl-wayland.so.1"
         ),
-        "usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json": _icd(
-            "libnvidia-egl-gbm.so.1"
-        ),
+        "usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json": _icd("libnvidia-egl-gbm.so.1"),
         "usr/share/nvidia/nvoptix.bin": text(f"optix {driver}\n"),
         "usr/share/X11/xorg.conf.d/nvidia-drm-outputclass.conf": text('Section "OutputClass"\n'),
     }

@@ -87,14 +87,15 @@ class FakeHost(LoadControl, DriverControl):
         content = state.state_text(self.description, self.gpus, self.functions, self.running)
         write_file(self.root / STORE / "state", content.encode())
 
-    def _redescribe(self, description: Description) -> None:
+    def _redescribe(self, description: Description, libraries: bool = True) -> None:
         """Brings /proc, /sys and /dev to another description; the driver's files stay."""
         loaded = store.loaded_modules(self.root)
         before = render.system_tree(self.description, self.gpus, self.functions, loaded)
         self._set(description, self.running)
         after = render.system_tree(self.description, self.gpus, self.functions, loaded)
         change_tree(self.root, before, after)
-        self._update_libraries()
+        if libraries:
+            self._update_libraries()
 
     def _update_libraries(self) -> None:
         """Puts the present GPUs into the libraries as what a container sees.

@@ -35,7 +35,7 @@ class Library:
 
 
 def _versioned(stem: str, soname: int | None = 1, **more: bool) -> Library:
-    return Library(f"{stem}.so.{{v}}", f"{stem}.so.{soname}" if soname else "", **more)
+    return Library(f"{stem}.so.{{v}}", "" if soname is None else f"{stem}.so.{soname}", **more)
 
 
 _COMPUTE_AND_UTILITY = (
@@ -126,7 +126,7 @@ def _content(library: Library, file: str, bits: int, driver: str, state: str) ->
 def library_tree(layout: str, driver: str, state: str, *, lib32: bool, graphics: bool) -> Tree:
     """The driver's libraries and the links beside them, as a distribution's packages have them."""
     tree: Tree = {}
-    for bits, directory in zip((64, 32), LAYOUTS[layout]):
+    for bits, directory in zip((64, 32), LAYOUTS[layout], strict=True):
         if bits == 32 and not lib32:
             continue
         for library in LIBRARIES:

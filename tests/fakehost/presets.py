@@ -15,7 +15,7 @@ from .description import Description, GpuSpec
 def _placed(model: str, places: str, numa: list[int], switches: list[int]) -> list[GpuSpec]:
     return [
         GpuSpec(model=model, bus=f"0000:{bus}:00.0", numa=node, switch=switch)
-        for bus, node, switch in zip(places.split(), numa, switches)
+        for bus, node, switch in zip(places.split(), numa, switches, strict=True)
     ]
 
 
@@ -25,7 +25,7 @@ def dgx_a100() -> Description:
                    [3, 3, 1, 1, 7, 7, 5, 5], [0, 0, 1, 1, 2, 2, 3, 3])  # fmt: skip
     minors = [2, 3, 0, 1, 6, 7, 4, 5]
     return Description(
-        gpus=[replace(gpu, minor=minor) for gpu, minor in zip(gpus, minors)],
+        gpus=[replace(gpu, minor=minor) for gpu, minor in zip(gpus, minors, strict=True)],
         numa_nodes=8, cpus_per_node=32, nvlink="nvswitch", nvswitches=6, nics=8, bmc_vga=True,
         layout="ubuntu", graphics=False, lib32=False, seed="dgx-a100",
     )  # fmt: skip

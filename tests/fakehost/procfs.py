@@ -1,6 +1,6 @@
 """What NVIDIA's kernel modules show under /proc, and /proc/devices.
 
-Formats are those of kernel-open/nvidia/nv-procfs.c and nv-caps.c in NVIDIA's open-gpu-kernel-modules
+Formats are those of nv-procfs.c and nv-caps.c in NVIDIA's open-gpu-kernel-modules (kernel-open)
 and of the driver's README ("The /proc File System Entries").
 """
 
@@ -18,13 +18,20 @@ BASE_CHARACTER = (
     (128, "ptm"), (136, "pts"), (180, "usb"), (189, "usb_device"), (226, "drm"), (239, "hidraw"),
     (254, "rtc"),
 )  # fmt: skip
-BASE_BLOCK = ((7, "loop"), (8, "sd"), (9, "md"), (11, "sr"), (253, "device-mapper"), (259, "blkext"))
+BASE_BLOCK = (
+    (7, "loop"),
+    (8, "sd"),
+    (9, "md"),
+    (11, "sr"),
+    (253, "device-mapper"),
+    (259, "blkext"),
+)
 NVIDIA_MAJOR = 195
 
 
 def major_version(driver: str) -> int:
     """550 of 550.163.01."""
-    return int(driver.split(".")[0])
+    return int(driver.partition(".")[0])
 
 
 def kernel_driver(description: Description) -> str:

@@ -129,9 +129,7 @@ def state_text(
     return "\n".join(lines) + "\n"
 
 
-def library_state(
-    description: Description, gpus: list[Gpu], functions: list[Function]
-) -> str:
+def library_state(description: Description, gpus: list[Gpu], functions: list[Function]) -> str:
     """What the library files carry: the host at rest, under the version of the files."""
     own = f"driver {description.driver}\n"
     rest = state_text(description, gpus, functions, Running())

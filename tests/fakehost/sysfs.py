@@ -29,7 +29,7 @@ def _identity(function: Function, gpus: list[Gpu]) -> tuple[int, int, int, int]:
 
 
 def pci_tree(description: Description, gpus: list[Gpu], functions: list[Function]) -> Tree:
-    """Devices, bridges and the links of the bus; this is there whether a driver is loaded or not."""
+    """Devices, bridges and the bus's links, which are there with a driver or without."""
     tree: Tree = {}
     for function in functions:
         place = f"sys/devices/{function.path}"

@@ -32,7 +32,8 @@ class _Buses:
         self.taken = taken
 
     def near(self, wanted: int) -> int:
-        for bus in [*range(wanted - 1, -1, -1), *range(wanted + 1, 256)]:
+        order: list[int] = list(range(wanted - 1, -1, -1)) + list(range(wanted + 1, 256))
+        for bus in order:
             if bus not in self.taken:
                 self.taken.add(bus)
                 return bus
@@ -142,7 +143,7 @@ def expand(cpulist: str) -> list[int]:
 def mask(cpulist: str) -> str:
     """The same list as the kernel's mask: 32-bit words in hexadecimal, highest first."""
     value = sum(1 << cpu for cpu in expand(cpulist))
-    words = []
+    words: list[str] = []
     while value or not words:
         words.append(f"{value & 0xFFFFFFFF:08x}")
         value >>= 32

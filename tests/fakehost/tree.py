@@ -134,10 +134,10 @@ def change_tree(root: Path, before: Tree, after: Tree) -> None:
             os.makedirs(os.path.dirname(f"{base}/{path}"), exist_ok=True)
             _write(f"{base}/{path}", entry, fresh=False)
     kept = {parent for path in after for parent in _parents(path)} | set(after)
-    for path in sorted({p for path in gone for p in (*_parents(path), path)}, reverse=True):
-        if path not in kept:
-            with contextlib.suppress(OSError):
-                os.rmdir(f"{base}/{path}")
+    folders = {folder for path in gone for folder in (*_parents(path), path)} - kept
+    for folder in sorted(folders, reverse=True):
+        with contextlib.suppress(OSError):
+            os.rmdir(f"{base}/{folder}")
 
 
 def _parents(path: str) -> list[str]:

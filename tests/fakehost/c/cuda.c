@@ -5,6 +5,7 @@
  */
 #include "state.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +22,7 @@ static int openable(const char *relative)
 	char path[4200];
 
 	fake_path(path, sizeof path, relative);
-	return fake_openable(path);
+	return fake_openable(path, O_RDWR);
 }
 
 EXPORT int cuInit(unsigned flags)

@@ -1,6 +1,7 @@
 /* Start and end, versions, counting, and what a handle stands for. */
 #include "nvml.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,7 +123,7 @@ EXPORT ret_t nvmlInitWithFlags(unsigned flags)
 	(void)flags;
 	current();
 	fake_path(path, sizeof path, "dev/nvidiactl");
-	if (!fake_openable(path))
+	if (!fake_openable(path, O_RDWR))
 		return DRIVER_NOT_LOADED;
 	ret = check_module();
 	if (ret == OK)

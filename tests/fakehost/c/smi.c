@@ -3,6 +3,8 @@
  * It starts without the C start-up file and asks for the oldest version of the two symbols whose
  * version changed in glibc 2.34, so that it also runs in images with an older glibc.
  */
+#include "smi.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,10 +24,7 @@ __asm__(".globl _start\n_start:\n"
 
 static void *library;
 
-typedef void *device_t;
-typedef int (*call_t)();
-
-static call_t call(const char *name)
+call_t smi_call(const char *name)
 {
 	call_t found = (call_t)old_dlsym(library, name);
 
@@ -60,9 +59,9 @@ static void *open_library(void)
 	return old_dlopen("libnvidia-ml.so.1", LAZY);
 }
 
-static const char *error_text(int code)
+const char *smi_error(int code)
 {
-	return ((const char *(*)(int))(void *)call("nvmlErrorString"))(code);
+	return ((const char *(*)(int))(void *)smi_call("nvmlErrorString"))(code);
 }
 
 static int fail(int code)
@@ -71,7 +70,7 @@ static int fail(int code)
 		printf("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
 		       "Make sure that the latest NVIDIA driver is installed and running.\n\n");
 	else
-		printf("Failed to initialize NVML: %s\n", error_text(code));
+		printf("Failed to initialize NVML: %s\n", smi_error(code));
 	return code;
 }
 
@@ -81,14 +80,14 @@ static void list_mig(device_t device)
 	device_t mig;
 	char name[160], uuid[96], *profile;
 
-	call("nvmlDeviceGetMaxMigDeviceCount")(device, &most);
+	smi_call("nvmlDeviceGetMaxMigDeviceCount")(device, &most);
 	for (unsigned i = 0; i < most; i++) {
-		if (call("nvmlDeviceGetMigDeviceHandleByIndex")(device, i, &mig))
+		if (smi_call("nvmlDeviceGetMigDeviceHandleByIndex")(device, i, &mig))
 			continue;
-		call("nvmlDeviceGetName")(mig, name, 160u);
-		call("nvmlDeviceGetUUID")(mig, uuid, 96u);
+		smi_call("nvmlDeviceGetName")(mig, name, 160u);
+		smi_call("nvmlDeviceGetUUID")(mig, uuid, 96u);
 		profile = strstr(name, " MIG ");
-		printf("  MIG %-15sDevice %2u: (UUID: %s)\n", profile ? profile + 5 : name, i, uuid);
+		printf("  MIG %-11s Device %2u: (UUID: %s)\n", profile ? profile + 5 : name, i, uuid);
 	}
 }
 
@@ -99,14 +98,14 @@ static int list(unsigned count)
 	char name[96], uuid[96];
 
 	for (unsigned i = 0; i < count; i++) {
-		ret = call("nvmlDeviceGetHandleByIndex_v2")(i, &device);
+		ret = smi_call("nvmlDeviceGetHandleByIndex_v2")(i, &device);
 		if (!ret)
-			ret = call("nvmlDeviceGetName")(device, name, 96u);
+			ret = smi_call("nvmlDeviceGetName")(device, name, 96u);
 		if (!ret)
-			ret = call("nvmlDeviceGetUUID")(device, uuid, 96u);
+			ret = smi_call("nvmlDeviceGetUUID")(device, uuid, 96u);
 		if (ret) {
 			printf("Unable to determine the device handle for gpu %u: %s\n", i,
-			       error_text(ret));
+			       smi_error(ret));
 			worst = ret;
 			continue;
 		}
@@ -114,162 +113,6 @@ static int list(unsigned count)
 		list_mig(device);
 	}
 	return worst;
-}
-
-struct pci { char legacy[16]; unsigned domain, bus, device, id, subsystem; char text[32]; };
-struct memory_v2 { unsigned version; unsigned long long total, reserved, free, used; };
-
-static struct memory_v2 memory(device_t device)
-{
-	struct memory_v2 m = {.version = sizeof m | 2 << 24};
-
-	call("nvmlDeviceGetMemoryInfo_v2")(device, &m);
-	return m;
-}
-
-static unsigned number(const char *function, device_t device)
-{
-	unsigned value = 0;
-
-	return call(function)(device, &value) ? 0 : value;
-}
-
-static int field(const char *name, device_t device, int units, char *to, size_t size)
-{
-	struct { const char *name, *function; } texts[] = {
-		{"uuid", "nvmlDeviceGetUUID"}, {"gpu_uuid", "nvmlDeviceGetUUID"},
-		{"name", "nvmlDeviceGetName"}, {"gpu_name", "nvmlDeviceGetName"},
-		{"serial", "nvmlDeviceGetSerial"}, {"vbios_version", "nvmlDeviceGetVbiosVersion"},
-	};
-	struct memory_v2 m = memory(device);
-	struct pci pci;
-	unsigned now = 0, pending = 0, rates[2] = {0};
-
-	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-		if (!strcmp(name, texts[i].name)) {
-			if (call(texts[i].function)(device, to, (unsigned)size))
-				snprintf(to, size, "[N/A]");
-			return 1;
-		}
-	if (!strcmp(name, "index"))
-		snprintf(to, size, "%u", number("nvmlDeviceGetIndex", device));
-	else if (!strcmp(name, "memory.total"))
-		snprintf(to, size, "%llu%s", m.total >> 20, units ? " MiB" : "");
-	else if (!strcmp(name, "memory.used"))
-		snprintf(to, size, "%llu%s", m.used >> 20, units ? " MiB" : "");
-	else if (!strcmp(name, "memory.free"))
-		snprintf(to, size, "%llu%s", m.free >> 20, units ? " MiB" : "");
-	else if (!strcmp(name, "driver_version"))
-		call("nvmlSystemGetDriverVersion")(to, (unsigned)size);
-	else if (!strcmp(name, "temperature.gpu"))
-		call("nvmlDeviceGetTemperature")(device, 0u, &now), snprintf(to, size, "%u", now);
-	else if (!strcmp(name, "utilization.gpu"))
-		call("nvmlDeviceGetUtilizationRates")(device, rates),
-			snprintf(to, size, "%u%s", rates[0], units ? " %" : "");
-	else if (!strcmp(name, "pci.bus_id") || !strcmp(name, "gpu_bus_id"))
-		call("nvmlDeviceGetPciInfo_v3")(device, &pci), snprintf(to, size, "%s", pci.text);
-	else if (!strcmp(name, "mig.mode.current"))
-		snprintf(to, size, "%s", call("nvmlDeviceGetMigMode")(device, &now, &pending)
-			 ? "[N/A]" : now ? "Enabled" : "Disabled");
-	else if (!strcmp(name, "compute_cap"))
-		call("nvmlDeviceGetCudaComputeCapability")(device, &now, &pending),
-			snprintf(to, size, "%u.%u", now, pending);
-	else if (!strcmp(name, "count"))
-		call("nvmlDeviceGetCount_v2")(&now), snprintf(to, size, "%u", now);
-	else
-		return 0;
-	return 1;
-}
-
-static int query(unsigned count, const char *fields, const char *format)
-{
-	int header = !strstr(format, "noheader"), units = !strstr(format, "nounits"), ret;
-	device_t device;
-	char copy[1024], value[256];
-
-	for (int line = header ? -1 : 0; line < (int)count; line++) {
-		const char *comma = "";
-
-		ret = line < 0 ? 0 : call("nvmlDeviceGetHandleByIndex_v2")((unsigned)line, &device);
-		if (ret) {
-			printf("Unable to determine the device handle for gpu %d: %s\n", line,
-			       error_text(ret));
-			continue;
-		}
-		snprintf(copy, sizeof copy, "%s", fields);
-		for (char *name = copy, *next; name; name = next, comma = ", ") {
-			if ((next = strchr(name, ',')))
-				*next++ = 0;
-			name += *name == ' ';
-			if (line < 0) {
-				printf("%s%s%s", comma, name, !strncmp(name, "memory.", 7) && units
-				       ? " [MiB]" : "");
-			} else if (field(name, device, units, value, sizeof value)) {
-				printf("%s%s", comma, value);
-			} else {
-				printf("Field \"%s\" is not a valid field to query.\n", name);
-				return 2;
-			}
-		}
-		printf("\n");
-	}
-	return 0;
-}
-
-static void row(unsigned index)
-{
-	device_t device;
-	struct pci pci = {0};
-	char name[96] = "", used[40];
-	unsigned rates[2] = {0}, now = 0, pending = 0;
-	struct memory_v2 m;
-
-	if (call("nvmlDeviceGetHandleByIndex_v2")(index, &device)) {
-		printf("| %3u  ERR!                          |                      |                      |\n",
-		       index);
-		return;
-	}
-	call("nvmlDeviceGetName")(device, name, 96u);
-	call("nvmlDeviceGetPciInfo_v3")(device, &pci);
-	call("nvmlDeviceGetUtilizationRates")(device, rates);
-	call("nvmlDeviceGetMigMode")(device, &now, &pending);
-	m = memory(device);
-	snprintf(used, sizeof used, "%lluMiB / %lluMiB", m.used >> 20, m.total >> 20);
-	printf("| %3u  %-28.28s %-3s |   %16s %-3s | %20s |\n", index, name, "On", pci.text, "Off", "0");
-	printf("| N/A  %3uC    P0    %11u mW    | %22s | %7u%%      Default |\n",
-	       number("nvmlDeviceGetPowerUsage", device) ? 30u : 0u,
-	       number("nvmlDeviceGetPowerUsage", device), used, rates[0]);
-	printf("| %37s | %22s | %20s |\n", "", "", now ? "Enabled" : "Disabled");
-	printf("+---------------------------------------+------------------------+----------------------+\n");
-}
-
-static void table(unsigned count)
-{
-	char driver[96] = "", smi[32];
-	int cuda = 0;
-
-	call("nvmlSystemGetDriverVersion")(driver, 96u);
-	call("nvmlSystemGetCudaDriverVersion_v2")(&cuda);
-	snprintf(smi, sizeof smi, "NVIDIA-SMI %.18s", driver);
-	printf("+-----------------------------------------------------------------------------------------+\n");
-	printf("| %-30s Driver Version: %-15.15s CUDA Version: %2d.%-6d |\n", smi, driver, cuda / 1000,
-	       cuda % 1000 / 10);
-	printf("|-----------------------------------------+------------------------+----------------------+\n");
-	for (unsigned i = 0; i < count; i++)
-		row(i);
-	printf("\n| Processes:                                                                              |\n");
-	for (unsigned i = 0; i < count; i++) {
-		struct { unsigned pid; unsigned long long used; unsigned gi, ci; } list[64];
-		unsigned n = 64;
-		device_t device;
-
-		if (call("nvmlDeviceGetHandleByIndex_v2")(i, &device) ||
-		    call("nvmlDeviceGetComputeRunningProcesses_v3")(device, &n, list))
-			continue;
-		for (unsigned j = 0; j < n; j++)
-			printf("| %4u   N/A  N/A %9u      C   %33s %8lluMiB |\n", i, list[j].pid, "",
-			       list[j].used >> 20);
-	}
 }
 
 __attribute__((used)) static int smi_main(int argc, char **argv)
@@ -297,10 +140,10 @@ __attribute__((used)) static int smi_main(int argc, char **argv)
 		       "PATH.\n");
 		return 12;
 	}
-	ret = call("nvmlInitWithFlags")(0u);
+	ret = smi_call("nvmlInitWithFlags")(0u);
 	if (ret)
 		return fail(ret);
-	call("nvmlDeviceGetCount_v2")(&count);
+	smi_call("nvmlDeviceGetCount_v2")(&count);
 	if (!count) {
 		printf("No devices were found\n");
 		return 6;
@@ -308,7 +151,7 @@ __attribute__((used)) static int smi_main(int argc, char **argv)
 	if (want_list)
 		return list(count);
 	if (fields)
-		return query(count, fields, format);
-	table(count);
+		return smi_query(count, fields, format);
+	smi_table(count);
 	return 0;
 }

@@ -69,9 +69,9 @@ int fake_path(char *out, size_t size, const char *relative)
 }
 
 /* Whether a driver would answer: here there is none, so a permitted open gives ENXIO. */
-int fake_openable(const char *path)
+int fake_openable(const char *path, int how)
 {
-	int fd = open(path, O_RDWR | O_CLOEXEC);
+	int fd = open(path, how | O_CLOEXEC);
 
 	if (fd >= 0) {
 		close(fd);
@@ -89,7 +89,7 @@ static int modification_allowed(void)
 	return fake_read(path, params, sizeof params) > 0 && strstr(params, "ModifyDeviceFiles: 1");
 }
 
-static int node(const char *relative, unsigned major, unsigned minor)
+static int node(const char *relative, unsigned major, unsigned minor, int how)
 {
 	char path[4200];
 
@@ -100,7 +100,7 @@ static int node(const char *relative, unsigned major, unsigned minor)
 			(minor & 0xff) | (major << 8) | ((minor & ~0xffu) << 12));
 		syscall(SYS_fchmodat, AT_FDCWD, path, 0666);
 	}
-	return fake_openable(path);
+	return fake_openable(path, how);
 }
 
 int fake_gpu_node(const struct gpu *gpu)
@@ -108,7 +108,7 @@ int fake_gpu_node(const struct gpu *gpu)
 	char relative[64];
 
 	snprintf(relative, sizeof relative, "dev/nvidia%d", gpu->minor);
-	return node(relative, 195, (unsigned)gpu->minor);
+	return node(relative, 195, (unsigned)gpu->minor, O_RDWR);
 }
 
 int fake_cap_node(const struct state *s, unsigned minor)
@@ -116,7 +116,7 @@ int fake_cap_node(const struct state *s, unsigned minor)
 	char relative[64];
 
 	snprintf(relative, sizeof relative, "dev/nvidia-caps/nvidia-cap%u", minor);
-	return node(relative, s->caps_major, minor);
+	return node(relative, s->caps_major, minor, O_RDONLY);
 }
 
 static int find_self(struct dl_phdr_info *info, size_t size, void *out)

@@ -66,7 +66,7 @@ extern unsigned fake_cuda;       /* and the CUDA version that came with it */
 const struct state *fake_load(void);
 void fake_parse(char *data, struct state *s);
 void fake_copy(char *to, size_t size, const char *from);
-int fake_openable(const char *path);
+int fake_openable(const char *path, int how);
 int fake_gpu_node(const struct gpu *gpu);
 int fake_cap_node(const struct state *state, unsigned minor);
 int fake_read(const char *path, char *buffer, size_t size);

@@ -61,6 +61,8 @@ class Description:
     lib32: bool = True
     graphics: bool = True
     ldcache: bool = True
+    gds: bool = False  # GPUDirect Storage and GDRCopy have their nodes
+    imex_channels: int = 0
     seed: str = "fakehost"  # hosts of different seeds have GPUs of different UUIDs
 
 

@@ -25,6 +25,21 @@ def base_nodes() -> Tree:
     }  # fmt: skip
 
 
+def other_nodes(description: Description) -> Tree:
+    """Nodes of other drivers than NVIDIA's main one: InfiniBand, GPUDirect Storage, GDRCopy."""
+    tree: Tree = {}
+    if description.bmc_vga:
+        tree["dri/card0"] = Node(DRM_MAJOR, 0, 0o660, 44)
+    for number in range(description.nics):
+        tree[f"infiniband/uverbs{number}"] = Node(231, 192 + number)
+        tree["infiniband/rdma_cm"] = Node(10, 122)
+    if description.gds:
+        tree["nvidia-fs0"] = Node(504, 0)
+        tree["nvidia-fs1"] = Node(504, 1)
+        tree["gdrdrv"] = Node(503, 0)
+    return tree
+
+
 def module_nodes(
     description: Description, gpus: list[Gpu], functions: list[Function]
 ) -> dict[str, Tree]:
@@ -52,6 +67,10 @@ def module_nodes(
             main[f"nvidia-nvswitch{function.number}"] = node(
                 description.nvswitch_major, function.number
             )
+    for channel in range(description.imex_channels):
+        main[f"nvidia-caps-imex-channels/channel{channel}"] = node(
+            description.nvswitch_major - 3, channel
+        )
     uvm: Tree = {
         "nvidia-uvm": node(description.uvm_major, 0),
         "nvidia-uvm-tools": node(description.uvm_major, 1),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from . import compiler, libraries
 from .description import Description
-from .tree import File, Folder, Link, Tree, text
+from .tree import File, Folder, Link, Socket, Tree, text
 
 _SCRIPTS = Path(__file__).parent / "sh"
 _TOOLS = ("nvidia-debugdump", "nvidia-persistenced", "nvidia-cuda-mps-control",
@@ -99,8 +99,10 @@ def distribution_tree(description: Description) -> Tree:
         "sbin": Link("usr/sbin"),
         narrow: Folder(),
         "tmp": Folder(0o1777),
-        "run": Folder(),
+        "run/nvidia-persistenced/socket": Socket(),
     }
+    if description.nvswitches:
+        tree["run/nvidia-fabricmanager/socket"] = Socket()
     if wide == "usr/lib64":
         tree["lib64"] = Link("usr/lib64")
     return tree

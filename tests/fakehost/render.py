@@ -27,13 +27,6 @@ def _chardev_lines(lines: list[tuple[int, str]]) -> str:
     return "".join(f"{major:3d} {name}\n" for major, name in lines)
 
 
-def _nodes_of_host(description: Description) -> Tree:
-    tree = devfs.base_nodes()
-    if description.bmc_vga:
-        tree["dri/card0"] = Node(devfs.DRM_MAJOR, 0, 0o660, 44)
-    return tree
-
-
 def system_tree(
     description: Description, gpus: list[Gpu], functions: list[Function], loaded: Iterable[str]
 ) -> Tree:
@@ -41,7 +34,7 @@ def system_tree(
     loaded = set(loaded)
     tree: Tree = sysfs.pci_tree(description, gpus, functions)
     tree |= sysfs.node_tree(description)
-    add_under(tree, "dev", _nodes_of_host(description))
+    add_under(tree, "dev", devfs.base_nodes() | devfs.other_nodes(description))
     in_sysfs = sysfs.module_trees(description, gpus, functions)
     nodes = devfs.module_nodes(description, gpus, functions)
     chardevs = procfs.chardevs(description)
@@ -53,7 +46,7 @@ def system_tree(
         store = f"{STORE}/modules/{module}"
         add_under(tree, f"{store}/tree", part)
         tree[f"{store}/chardevs"] = text(_chardev_lines(chardevs[module]))
-        tree[f"{store}/needs"] = text(_NEEDS[module])
+        tree[f"{store}/needs"] = text(_NEEDS[module] + "\n")
         tree[f"{store}/nodes"] = text(_node_lines(nodes[module]))
         if module in loaded:
             tree |= part

@@ -35,13 +35,20 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Socket:
+    """A socket's file, on which nobody listens."""
+
+    mode: int = 0o777
+
+
+@dataclass(frozen=True)
 class Folder:
     """A directory that is to be there even if nothing is in it."""
 
     mode: int = 0o755
 
 
-Entry = File | Link | Node | Folder
+Entry = File | Link | Node | Socket | Folder
 Tree = dict[str, Entry]  # by path beneath the root, without a slash before it
 
 
@@ -101,6 +108,8 @@ def _write(path: str, entry: Entry, fresh: bool) -> None:
             os.unlink(path)
     if isinstance(entry, Link):
         os.symlink(entry.target, path)
+    elif isinstance(entry, Socket):
+        os.mknod(path, stat.S_IFSOCK | entry.mode)
     else:
         make_node(path, entry)
 

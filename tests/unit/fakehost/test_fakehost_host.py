@@ -310,3 +310,12 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert f'driver-root = "{tmp_path}/host"' in printed
     assert main(words) == 1
     assert "there is a fake host in" in capsys.readouterr().err
+
+
+def test_other_drivers_nodes_and_sockets(make: Make) -> None:
+    host = make(nvswitches=1, nics=1, imex_channels=2, gds=True)
+    assert numbers(host.dev_root / "infiniband/uverbs0") == (231, 192)
+    assert numbers(host.dev_root / "nvidia-caps-imex-channels/channel1") == (506, 1)
+    assert numbers(host.dev_root / "nvidia-nvswitchctl") == (509, 255)
+    assert numbers(host.dev_root / "nvidia-fs0") == (504, 0)
+    assert (host.root / "run/nvidia-fabricmanager/socket").is_socket()

@@ -160,37 +160,37 @@ def resolve(description: Description) -> list[Gpu]:
     buses = [str(spec.bus) for spec in placed]
     if len(set(buses)) != count:
         raise ValueError(f"two GPUs of the fake host have the same bus id: {buses}")
-    gpus = []
-    for index, spec in enumerate(placed):
-        model = models.find_model(spec.model or description.model)
-        per_switch = description.gpus_per_switch
-        bus = buses[index]
-        uuid = spec.uuid or fake_uuid(description.seed, model.name, bus)
-        gpu = Gpu(
-            index=index,
-            minor=_minor(description, index, count) if spec.minor is None else spec.minor,
-            uuid=uuid,
-            bus=bus,
-            model=model,
-            numa=index * nodes // count if spec.numa is None else spec.numa,
-            switch=(index // per_switch if per_switch else -1)
-            if spec.switch is None
-            else spec.switch,
-            links=tuple(_links(description, model, index, buses))
-            if spec.links is None
-            else spec.links,
-            broken=spec.broken,
-            lazy_uuid=spec.lazy_uuid,
-            mig_layout=spec.mig,
-            serial=str(int(hashlib.sha256(uuid.encode()).hexdigest()[:12], 16) % 10**13),
-        )
-        if spec.mig is not None:
-            gpu.mig = layout(model, uuid, gpu.minor, spec.mig)
-        gpus.append(gpu)
+    gpus = [_resolve_one(description, spec, index, buses) for index, spec in enumerate(placed)]
     minors = [gpu.minor for gpu in gpus]
     if len(set(minors)) != count:
         raise ValueError(f"two GPUs of the fake host have the same minor number: {minors}")
     return gpus
+
+
+def _resolve_one(description: Description, spec: GpuSpec, index: int, buses: list[str]) -> Gpu:
+    """One GPU of the host; `buses` are all bus ids in their order."""
+    model = models.find_model(spec.model or description.model)
+    bus, count, nodes = buses[index], len(buses), max(1, description.numa_nodes)
+    switch = index // description.gpus_per_switch if description.gpus_per_switch else -1
+    uuid = spec.uuid or fake_uuid(description.seed, model.name, bus)
+    links = _links(description, model, index, buses) if spec.links is None else spec.links
+    gpu = Gpu(
+        index=index,
+        minor=_minor(description, index, count) if spec.minor is None else spec.minor,
+        uuid=uuid,
+        bus=bus,
+        model=model,
+        numa=index * nodes // count if spec.numa is None else spec.numa,
+        switch=switch if spec.switch is None else spec.switch,
+        links=tuple(links),
+        broken=spec.broken,
+        lazy_uuid=spec.lazy_uuid,
+        mig_layout=spec.mig,
+        serial=str(int(hashlib.sha256(uuid.encode()).hexdigest()[:12], 16) % 10**13),
+    )
+    if spec.mig is not None:
+        gpu.mig = layout(model, uuid, gpu.minor, spec.mig)
+    return gpu
 
 
 def to_json(description: Description) -> dict[str, Any]:

@@ -95,6 +95,13 @@ def profiles(model: Model) -> list[Profile]:
     return found
 
 
+def max_devices(model: Model) -> int:
+    """How many MIG devices a board can have: seven, or four on those without a 7g profile."""
+    if not model.mig_gb:
+        return 0
+    return 7 if model.mig_gb[5] else 4
+
+
 def layout(model: Model, uuid: str, minor: int, wanted: tuple[str, ...]) -> list[MigDevice]:
     """The MIG devices of one GPU for a list such as ("3g.40gb", "1g.10gb", "3g.40gb:1c,2c").
 
@@ -115,9 +122,10 @@ def layout(model: Model, uuid: str, minor: int, wanted: tuple[str, ...]) -> list
             raise ValueError(f"compute instances {parts} do not fit in {name}")
         for ci, width in enumerate(slices):
             devices.append(_device(model, uuid, minor, profile, gi, ci, width))
-    taken = sum(p.slices for p in {d.gi: d.profile for d in devices}.values())
-    memory = sum(p.memory_slices for p in {d.gi: d.profile for d in devices}.values())
-    if taken > 7 or memory > 8:
+    whole = {device.gi: device.profile for device in devices}.values()
+    taken = sum(profile.slices for profile in whole)
+    memory = sum(profile.memory_mib for profile in whole)
+    if taken > max_devices(model) or memory > model.memory_mib:
         raise ValueError(f"the MIG instances {', '.join(wanted)} do not fit on one {model.name}")
     return devices
 

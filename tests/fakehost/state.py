@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from . import models, topology
 from .description import Description, Gpu
+from .mig import max_devices
 from .procfs import kernel_driver, numeric
 from .topology import Function
 
@@ -83,7 +84,7 @@ def _gpu_lines(description: Description, gpus: list[Gpu], gpu: Gpu, load: Load) 
         "class": f"0x{model.pci_class:x}", "cc_major": model.capability[0],
         "cc_minor": model.capability[1], "brand": models.BRAND[model.brand],
         "architecture": models.ARCHITECTURE[model.architecture], "sms": model.multiprocessors,
-        "max_mig": 7 if model.mig_gb else 0, "link_version": model.link_version,
+        "max_mig": max_devices(model), "link_version": model.link_version,
         "ecc": int(model.ecc), "fans": model.fans, "bar1": model.bar1_mib,
         "sm_clock": model.clocks[0], "mem_clock": model.clocks[1],
         "power_limit": model.power_w * 1000, "power": load.power_mw,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import stat
 import subprocess
 import sys
 import textwrap
@@ -34,3 +36,10 @@ def tool(host: FakeHost, *command: str) -> subprocess.CompletedProcess[str]:
         [str(host.root / command[0]), *command[1:]],
         capture_output=True, text=True, timeout=30, env={}, check=False,
     )  # fmt: skip
+
+
+def numbers(path: Path) -> tuple[int, int]:
+    """Major and minor of a device node."""
+    status = path.lstat()
+    assert stat.S_ISCHR(status.st_mode), path
+    return os.major(status.st_rdev), os.minor(status.st_rdev)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 
-from ..engines import docker, dockerd, jsonfile
+from ..engines import docker, dockerapi, dockerd, jsonfile
 from ..errors import GpushimError
 from ..places import Places
 from .files import make_directory
@@ -90,12 +90,24 @@ def register(where: Target, plan: docker.Plan, record: Installation) -> None:
         part.backups.append(saved)
     for note in plan.notes:
         warn(note)
-    if plan.change.diff():
-        copy = f" The former file is kept as {saved}." if saved else ""
-        say(f"Registered the runtime gpushim in {where.config}.{copy}")
-        reload(where)
-    else:
+    if not plan.change.diff():
         say(f"The runtime gpushim is registered in {where.config} already.")
+        return
+    copy = f" The former file is kept as {saved}." if saved else ""
+    say(f"Registered the runtime gpushim in {where.config}.{copy}")
+    daemon = _daemon(where)
+    if daemon is None:
+        say("No dockerd that uses it runs: it will be read at the next start.")
+        return
+    daemon.reload()
+    settings = jsonfile.read(where.config).data
+    path = settings["runtimes"][docker.RUNTIME_NAME]["path"]
+    default = settings.get("default-runtime")
+
+    def knows(now: dockerapi.Runtimes) -> bool:
+        return now.paths.get(docker.RUNTIME_NAME) == path and default in (None, now.default)
+
+    _tell(daemon, dockerapi.wait_until(daemon, settings, knows))
 
 
 def plan_unregister(part: DockerPart, launcher: str) -> docker.Plan:
@@ -103,25 +115,44 @@ def plan_unregister(part: DockerPart, launcher: str) -> docker.Plan:
 
 
 def unregister(part: DockerPart, plan: docker.Plan) -> None:
-    """Carry the plan out."""
+    """Carry the plan out, so that a running dockerd forgets gpushim, too.
+
+    The way back needs no backup: those that install made are still there.
+    """
     for note in plan.notes:
         warn(note)
-    if not plan.change.diff():
+    change = plan.change
+    if not change.diff():
         return
-    # The way back needs no backup: those that install made are still there.
-    plan.change.apply(backup=False)
+    daemon = _daemon(Target(part.config, part.pid_file))
+    told = docker.told_off(plan) if daemon is not None else None
+    (told or change).apply(backup=False)
     say(f"Took the runtime gpushim out of {part.config}.")
-    reload(Target(part.config, part.pid_file))
-
-
-def reload(where: Target) -> None:
-    """Tell the dockerd that uses this file to read it again, if one runs."""
-    daemon = _daemon(where)
     if daemon is None:
-        say("No dockerd that uses this file was found running: it will read it when it starts.")
         return
     daemon.reload()
-    say(f"Told dockerd (pid {daemon.pid}) to read it again: no restart is needed.")
+    settings = jsonfile.read(change.path).data
+
+    def forgot(now: dockerapi.Runtimes) -> bool:
+        return docker.RUNTIME_NAME not in (*now.paths, now.default)
+
+    done = dockerapi.wait_until(daemon, settings, forgot)
+    _tell(daemon, done)
+    if told is not None and done:
+        jsonfile.FileChange(change.path, told.after, change.after).apply(backup=False)
+
+
+def _tell(daemon: dockerd.Daemon, done: bool | None) -> None:
+    """Say what came of a reload."""
+    if done:
+        say(f"dockerd (pid {daemon.pid}) has read it: no restart is needed.")
+    elif done is None:
+        say(f"Told dockerd (pid {daemon.pid}) to read it; `docker info` shows whether it has.")
+    else:
+        warn(
+            f"dockerd (pid {daemon.pid}) goes by its former settings still. Its log says why; "
+            "restart it (systemctl restart docker) when that suits."
+        )
 
 
 def _daemon(where: Target) -> dockerd.Daemon | None:

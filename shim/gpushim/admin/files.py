@@ -50,7 +50,11 @@ def link_if_changed(path: str, target: str) -> bool:
             return False
         temporary = f"{path}.{os.getpid()}.tmp"
         os.symlink(target, temporary)
-        os.rename(temporary, path)
+        try:
+            os.rename(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise
     except OSError as error:
         raise GpushimError(f"The link {path} can't be made: {why(error)}.") from error
     return True

@@ -123,6 +123,26 @@ def unregister(file: JsonFile, launcher: str, known: Former | None) -> Plan:
     return Plan(FileChange(file.path, file.content, after), former, notes)
 
 
+def told_off(plan: Plan) -> FileChange | None:
+    """What a running dockerd must read so that it forgets gpushim; None if the plan's end will do.
+
+    On SIGHUP dockerd keeps what it has of a member that is not in the file any more (moby,
+    daemon/reload_unix.go, reloadPlatform), so both are said in full for as long as that takes.
+    """
+    change = plan.change
+    if change.before is None or change.before == change.after:
+        return None
+    before = json.loads(change.before.decode("utf-8-sig"))
+    text = (change.after or b"{}\n").decode()
+    after = json.loads(text)
+    if not after.get("runtimes"):
+        text = put(text, ["runtimes"], {})
+    if before.get("default-runtime") and not after.get("default-runtime"):
+        text = put(text, ["default-runtime"], _BUILT_IN[0])
+    content = text.encode()
+    return FileChange(change.path, change.before, content) if content != change.after else None
+
+
 def _restore_default(
     text: str, default: str | None, runtimes: dict[str, Any], notes: list[str]
 ) -> str:

@@ -24,20 +24,20 @@ class Daemon:
         self.pid = pid
         self.arguments = arguments
 
-    def option(self, name: str) -> str | None:
-        """The value of a long option ("--config-file"), the last one given; None if it is not."""
-        value = None
+    def options(self, name: str) -> list[str]:
+        """The values of an option ("--config-file", "-H"), in the order in which they are given."""
+        values = []
         for index, argument in enumerate(self.arguments):
             if argument.startswith(name + "="):
-                value = argument[len(name) + 1 :]
+                values.append(argument[len(name) + 1 :])
             elif argument == name and index + 1 < len(self.arguments):
-                value = self.arguments[index + 1]
-        return value
+                values.append(self.arguments[index + 1])
+        return values
 
     @property
     def config_file(self) -> str:
         """The daemon.json that it reads."""
-        return self.option("--config-file") or DEFAULT_CONFIG
+        return next(reversed(self.options("--config-file")), "") or DEFAULT_CONFIG
 
     def uses(self, config: str) -> bool:
         """Whether `config` is its daemon.json."""
@@ -45,8 +45,7 @@ class Daemon:
 
     def conflicts(self, members: list[str]) -> list[str]:
         """Those of its options that say the same as these members of daemon.json."""
-        options = [_FLAG_OF[member] for member in members]
-        return [option for option in options if self.option(option) is not None]
+        return [_FLAG_OF[member] for member in members if self.options(_FLAG_OF[member])]
 
     def reload(self) -> None:
         """Have it read its configuration again (SIGHUP); containers are not touched."""

@@ -121,6 +121,29 @@ def test_a_former_default_that_is_gone_is_not_restored(tmp_path: Path) -> None:
     assert any("nvidia" in note for note in undone.notes)
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, {"runtimes": {}, "default-runtime": "runc"}),
+        (b'{"mtu": 1}', {"mtu": 1, "runtimes": {}, "default-runtime": "runc"}),
+        (
+            b'{"runtimes": {"x": {"path": "/x"}}}',
+            {"runtimes": {"x": {"path": "/x"}}, "default-runtime": "runc"},
+        ),
+        (b'{"runtimes": {"x": {"path": "/x"}}, "default-runtime": "x"}', None),
+    ],
+)
+def test_what_a_running_dockerd_is_told(tmp_path: Path, content: bytes | None, told: Any) -> None:
+    """It keeps what it has of a member that has gone from the file, even a default runtime."""
+    daemon = Daemon(tmp_path / "daemon.json", content)
+    plan = daemon.register(default=True)
+    undo = docker.unregister(jsonfile.read(str(daemon.path)), LAUNCHER, plan.former)
+    change = docker.told_off(undo)
+    assert (change and json.loads(change.after or b"")) == told
+    undo.change.apply(backup=False)
+    assert daemon.content == content
+
+
 def test_no_record_and_still_the_default(tmp_path: Path) -> None:
     """B65: nothing may be left that names the missing program."""
     content = {"default-runtime": "gpushim", "runtimes": {"gpushim": ENTRY}, "mtu": 1}

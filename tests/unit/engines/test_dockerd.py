@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
+import tempfile
+import threading
 from pathlib import Path
 
 import pytest
-from gpushim.engines import dockerd
+from gpushim.engines import dockerapi, dockerd
 from gpushim.engines.dockerd import Daemon
 from gpushim.errors import GpushimError
 
@@ -75,6 +78,75 @@ def test_options_that_say_the_same(arguments: list[str], conflicts: list[str]) -
     members = ["runtimes", "default-runtime"]
     assert Daemon(2, arguments).conflicts(members) == conflicts
     assert Daemon(2, ["--default-runtime=x"]).conflicts(["runtimes"]) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "expected"),
+    [
+        ([], {}, ["/var/run/docker.sock"]),
+        (["-H", "fd://"], {}, ["/var/run/docker.sock"]),
+        (["-H", "unix:///a", "--host=tcp://0.0.0.0:1", "--host=unix:///b"], {}, ["/b", "/a"]),
+        ([], {"hosts": ["unix:///c", "tcp://x", 3]}, ["/c"]),
+        ([], {"hosts": "unix:///c"}, ["/var/run/docker.sock"]),
+    ],
+)
+def test_where_it_answers(
+    arguments: list[str], settings: dict[str, object], expected: list[str]
+) -> None:
+    assert dockerapi.sockets(Daemon(2, arguments), settings) == expected
+
+
+class Answer:
+    """A socket at which each question gets the same bytes."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.bind(str(path))
+        self.socket.listen()
+        self.content = content
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    def serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                connection.recv(4096)
+                connection.sendall(self.content)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            b'{"Runtimes": {"runc": {"path": "runc"}, "x": {}}, "DefaultRuntime": "runc"}',
+            ({"runc": "runc", "x": ""}, "runc"),
+        ),
+        (b'{"message": "no"}', None),
+        (b"[]", None),
+        (b"{", None),
+    ],
+)
+def test_what_it_answers(body: bytes, expected: object) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "s")
+        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        server = Answer(path, head + body)
+        answer = dockerapi.ask(str(path))
+        assert (answer and (answer.paths, answer.default)) == expected
+        daemon = Daemon(2, ["-H", f"unix://{path}"])
+        told = dockerapi.wait_until(daemon, {}, lambda now: now.default == "runc")
+        assert told is (True if expected else None)
+        server.socket.close()
+
+
+def test_a_daemon_that_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dockerapi, "_PATIENCE", 0.1)
+    monkeypatch.setattr(dockerapi, "ask", lambda path: dockerapi.Runtimes({}, "runc"))
+    assert dockerapi.wait_until(Daemon(2, []), {}, lambda now: now.default == "x") is False
 
 
 def test_reload_sends_the_signal() -> None:

@@ -1,0 +1,79 @@
+"""Asks a running dockerd what it goes by: the proof that it has read its configuration."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from .dockerd import Daemon
+
+_DEFAULT_SOCKET = "/var/run/docker.sock"
+_TIMEOUT = 5.0
+_PATIENCE = 10.0
+_PAUSE = 0.05
+
+
+class Runtimes:
+    """dockerd's runtimes: name -> path ("" for one that has none), and which is the default."""
+
+    __slots__ = ("default", "paths")
+
+    def __init__(self, paths: dict[str, str], default: str) -> None:
+        self.paths = paths
+        self.default = default
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_TIMEOUT)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_TIMEOUT)
+        self.sock.connect(self._path)
+
+
+def sockets(daemon: Daemon, settings: dict[str, Any]) -> list[str]:
+    """The Unix sockets that a dockerd may answer at; settings: what is in its daemon.json."""
+    hosts = daemon.options("--host") + daemon.options("-H")
+    listed = settings.get("hosts")
+    hosts += [host for host in listed if isinstance(host, str)] if isinstance(listed, list) else []
+    found = [host[len("unix://") :] for host in hosts if host.startswith("unix:///")]
+    # With fd:// the socket is systemd's, at the usual place.
+    return found or [_DEFAULT_SOCKET]
+
+
+def ask(path: str) -> Runtimes | None:
+    """What the dockerd at a socket goes by (GET /info of its API); None if it does not tell."""
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", "/info")
+        data = json.loads(connection.getresponse().read())
+        paths = {name: str(entry.get("path") or "") for name, entry in data["Runtimes"].items()}
+        return Runtimes(paths, str(data["DefaultRuntime"]))
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    finally:
+        connection.close()
+
+
+def wait_until(
+    daemon: Daemon, settings: dict[str, Any], holds: Callable[[Runtimes], bool]
+) -> bool | None:
+    """Whether a dockerd comes to go by what is expected; None if it can't be asked.
+
+    It reloads when it gets round to it, so it is asked for some seconds.
+    """
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        answers = [answer for answer in map(ask, sockets(daemon, settings)) if answer is not None]
+        if any(holds(answer) for answer in answers):
+            return True
+        if time.monotonic() > deadline or not answers:
+            return False if answers else None
+        time.sleep(_PAUSE)

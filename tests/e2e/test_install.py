@@ -1,0 +1,415 @@
+"""gpushimctl install and uninstall, on private roots and on a real dockerd."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpushim.admin import interpreters
+from gpushim.places import Places
+
+from tests.harness import PrivateDockerd
+
+pytestmark = pytest.mark.e2e
+
+Completed = subprocess.CompletedProcess[str]
+
+
+class Root:
+    """A private root, and gpushimctl working on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.places = Places(str(path))
+
+    def ctl(self, *arguments: str | Path) -> Completed:
+        command = [sys.executable, "-I", "-m", "gpushim.admin.cli", "--root", str(self.path)]
+        return subprocess.run(
+            [*command, *map(str, arguments)], capture_output=True, encoding="utf-8", timeout=120
+        )
+
+    def well(self, *arguments: str | Path) -> str:
+        done = self.ctl(*arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def tree(self) -> dict[str, tuple[Any, ...]]:
+        """All that is beneath the root, except for what a refresh writes."""
+        found: dict[str, tuple[Any, ...]] = {}
+        for directory, names, files in os.walk(self.path):
+            for name in (*names, *files):
+                path = Path(directory, name)
+                status = path.lstat()
+                if path.is_relative_to(self.places.run) and path.is_file():
+                    continue
+                content = path.read_bytes() if path.is_file() else b""
+                times = () if path.is_dir() else (status.st_mtime_ns, status.st_ino)
+                found[str(path)] = (oct(status.st_mode), content, *times)
+        return found
+
+    @property
+    def record(self) -> dict[str, Any]:
+        data: dict[str, Any] = json.loads(Path(self.places.installation).read_text())
+        return data
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    # Others must be able to look in, as they can at the real places.
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        directory.chmod(0o755)
+    (tmp_path / "a root's").mkdir()
+    return Root(tmp_path / "a root's")
+
+
+def test_what_is_installed(root: Root) -> None:
+    out = root.well("install")
+    assert "is installed" in out
+    launcher = Path(root.places.launcher)
+    assert launcher.stat().st_mode & 0o7777 == 0o755
+    assert not launcher.is_symlink()
+    assert "@" not in "".join(launcher.read_text().splitlines(keepends=True)[6:20])
+    for directory in ("etc", "run", "containers", "lib", "log"):
+        path = Path(getattr(root.places, directory))
+        assert path.stat().st_mode & 0o7777 == 0o755
+    assert f"d {root.places.run} 0755" in (root.path / "etc/tmpfiles.d/gpushim.conf").read_text()
+    assert Path(root.places.launcher_settings).stat().st_mtime_ns == (
+        Path(root.places.config).stat().st_mtime_ns
+    )
+    record = root.record
+    assert record["format"] == 1
+    assert record["refresh_interpreter"] == sys.executable
+    assert Path(record["code"], "gpushim/launcher.sh").is_file()
+    assert record["docker"] == []
+
+
+def test_the_launcher_runs_without_any_environment(root: Root) -> None:
+    """B67: dockerd has not the PATH of who installs, nor a home, nor a locale."""
+    root.well("install")
+    runc = subprocess.run(["runc", "--version"], capture_output=True, check=True).stdout
+    done = subprocess.run([root.places.launcher, "--version"], capture_output=True, env={}, cwd="/")
+    assert (done.returncode, done.stdout, done.stderr) == (0, runc, b"")
+
+
+def test_gpushimctl_of_a_private_root_knows_it(root: Root) -> None:
+    root.well("install")
+    done = subprocess.run(
+        [root.places.bin + "/gpushimctl", "config", "check"],
+        capture_output=True,
+        text=True,
+        env={},
+        cwd="/",
+    )
+    assert done.returncode == 0
+    assert root.places.config in done.stdout
+
+
+def test_a_second_install_changes_nothing(root: Root) -> None:
+    daemon = root.path / "etc/docker/daemon.json"
+    daemon.parent.mkdir(parents=True)
+    daemon.write_text('{"mtu": 1400}')
+    root.well("install", "--default")
+    before = root.tree()
+    out = root.well("install", "--default")
+    assert "Wrote" not in out
+    assert root.tree() == before
+    root.well("install")
+    assert root.tree() == before
+
+
+def test_a_dry_run_shows_the_diff_and_changes_nothing(root: Root) -> None:
+    daemon = root.path / "etc/docker/daemon.json"
+    daemon.parent.mkdir(parents=True)
+    daemon.write_text('{\n  "mtu": 1400\n}\n')
+    before = root.tree()
+    out = root.well("install", "--default", "--dry-run")
+    assert root.tree() == before
+    assert f"--- {daemon}\n+++ {daemon}\n" in out
+    assert '+  "mtu": 1400,\n' in out
+    assert '+  "default-runtime": "gpushim"\n' in out
+    root.well("install")
+    before = root.tree()
+    out = root.well("uninstall", "--dry-run")
+    assert f"Would remove {root.places.launcher}" in out
+    assert f"--- {daemon}\n" in out
+    assert root.tree() == before
+
+
+@pytest.mark.parametrize(
+    "content", [None, b'{"runtimes":{"x":{"path":"/x"}},"default-runtime":"x"}']
+)
+def test_uninstall_leaves_all_as_it_was(root: Root, content: bytes | None) -> None:
+    daemon = root.path / "etc/docker/daemon.json"
+    if content is not None:
+        daemon.parent.mkdir(parents=True)
+        daemon.write_bytes(content)
+    before = set(root.tree())
+    root.well("install", "--default", "--config", daemon)
+    assert json.loads(daemon.read_text())["default-runtime"] == "gpushim"
+    backups = {str(path) for path in daemon.parent.glob("*.bak-gpushim-*")}
+    assert len(backups) == (content is not None)
+    root.well("uninstall")
+    assert set(root.tree()) == before | backups
+    assert (daemon.read_bytes() if daemon.exists() else None) == content
+
+
+def test_uninstall_where_nothing_is(root: Root) -> None:
+    """B64"""
+    out = root.well("uninstall")
+    assert "nothing to do" in out
+    assert root.tree() == {}
+
+
+def test_uninstall_without_a_record(root: Root) -> None:
+    """B65: what names the launcher in daemon.json goes even then, and before the launcher."""
+    daemon = root.path / "etc/docker/daemon.json"
+    daemon.parent.mkdir(parents=True)
+    daemon.write_text("{}")
+    root.well("install", "--default")
+    os.unlink(root.places.installation)
+    root.well("uninstall")
+    assert json.loads(daemon.read_text()) in ({}, {"runtimes": {}})
+    assert not os.path.exists(root.places.launcher)
+
+
+def test_uninstall_is_about_every_daemon(root: Root) -> None:
+    one, two = root.path / "one.json", root.path / "two.json"
+    for path in (one, two):
+        path.write_text('{"mtu": 1}')
+        root.well("install", "--config", path)
+    root.well("uninstall")
+    assert one.read_text() == two.read_text() == '{"mtu": 1}'
+
+
+def test_configuration_is_kept_or_not(root: Root) -> None:
+    config = Path(root.places.config)
+    root.well("install")
+    root.well("uninstall", "--keep-config")
+    assert config.exists()
+    root.well("install")
+    root.well("uninstall")
+    # Not ours by this record: it was there when the second install came.
+    assert config.exists()
+    config.unlink()
+    root.well("install")
+    config.write_text(config.read_text() + "# mine\n")
+    root.well("uninstall")
+    assert config.exists()
+    root.well("install")
+    root.well("uninstall", "--purge")
+    assert not config.exists()
+    assert not os.path.exists(root.places.log)
+
+
+def test_configuration_from_a_file(root: Root, tmp_path: Path) -> None:
+    source = tmp_path / "mine.toml"
+    source.write_text('[runtime]\nlow-level-runtimes = ["crun"]\n')
+    root.well("install", "--config-from", source)
+    assert Path(root.places.config).read_bytes() == source.read_bytes()
+    done = subprocess.run([root.places.launcher, "--version"], capture_output=True, text=True)
+    assert done.stdout.startswith("crun")
+    source.write_text("[runtime\n")
+    refused = root.ctl("install", "--config-from", source)
+    assert refused.returncode == 1
+    assert "not valid TOML" in refused.stderr
+    # An existing configuration stays as it is.
+    root.well("install")
+    assert "crun" in Path(root.places.config).read_text()
+
+
+def test_a_broken_configuration_is_told_and_does_not_stop(root: Root) -> None:
+    Path(root.places.etc).mkdir(parents=True)
+    Path(root.places.config).write_text("[runtime\n")
+    done = root.ctl("install")
+    assert done.returncode == 0
+    assert "not valid TOML" in done.stderr
+    assert subprocess.run([root.places.launcher, "--version"]).returncode == 0
+
+
+@pytest.mark.parametrize("content", [b"{,}", b"\xff\xfe{\0}\0", b'{"runtimes": 1}'])
+def test_a_broken_daemon_json_stops_before_anything_is_done(root: Root, content: bytes) -> None:
+    """B59, B60"""
+    daemon = root.path / "daemon.json"
+    daemon.write_bytes(content)
+    before = root.tree()
+    done = root.ctl("install", "--config", daemon)
+    assert done.returncode == 1
+    assert str(daemon) in done.stderr
+    assert "Traceback" not in done.stderr
+    assert root.tree() == before
+
+
+def test_a_daemon_that_was_told_by_flags(root: Root) -> None:
+    """B61"""
+    daemon, pid_file = root.path / "daemon.json", root.path / "docker.pid"
+    daemon.write_text("{}")
+    program = root.path / "dockerd"
+    program.write_text("#!/bin/sh\nread x\n")
+    program.chmod(0o755)
+    flags = [f"--config-file={daemon}", "--add-runtime", "foo=/x"]
+    with subprocess.Popen([str(program), *flags], stdin=subprocess.PIPE) as process:
+        pid_file.write_text(str(process.pid))
+        deadline = time.monotonic() + 10
+        while Path(f"/proc/{process.pid}/comm").read_text() != "dockerd\n":
+            assert time.monotonic() < deadline
+        before = root.tree()
+        done = root.ctl("install", "--config", daemon, "--pidfile", pid_file)
+        assert root.tree() == before
+        assert process.stdin is not None
+        process.stdin.close()
+    assert done.returncode == 1
+    assert "--add-runtime" in done.stderr
+
+
+def test_an_install_that_fails_half_way_says_so_and_can_be_undone(root: Root) -> None:
+    before = root.tree()
+    root.path.joinpath("usr/local").mkdir(parents=True)
+    root.path.joinpath("usr/local/bin").write_text("a file in its place")
+    done = root.ctl("install")
+    assert done.returncode == 1
+    assert "not complete" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert root.record["directories"]
+    root.well("uninstall")
+    shutil.rmtree(root.path / "usr")
+    assert root.tree() == before
+
+
+def test_no_low_level_runtime(root: Root, tmp_path: Path) -> None:
+    source = tmp_path / "c.toml"
+    source.write_text('[runtime]\nlow-level-runtimes = ["no-such-runtime"]\n')
+    done = root.ctl("install", "--config-from", source)
+    assert done.returncode == 1
+    assert "No usable low-level runtime" in done.stderr
+    assert root.tree() == {}
+
+
+def test_somebody_elses_files_stay(root: Root) -> None:
+    other = Path(root.places.bin, "gpushimctl")
+    other.parent.mkdir(parents=True)
+    other.write_text("something else")
+    done = root.ctl("install")
+    assert done.returncode == 0
+    assert "another program" in done.stderr
+    launcher = Path(root.places.launcher)
+    launcher.write_text("edited")
+    done = root.ctl("uninstall")
+    assert done.returncode == 0
+    assert "changed by somebody else" in done.stderr
+    assert other.read_text() == "something else"
+    assert launcher.read_text() == "edited"
+
+
+def test_a_newer_record_is_refused(root: Root) -> None:
+    root.well("install")
+    path = Path(root.places.installation)
+    path.write_text(json.dumps({**root.record, "format": 99, "version": "9.0"}))
+    for verb in ("install", "uninstall"):
+        done = root.ctl(verb)
+        assert done.returncode == 1
+        assert "newer gpushim (9.0)" in done.stderr
+    path.write_text("{")
+    assert "damaged" in root.ctl("uninstall").stderr
+
+
+def test_bytecode_is_compiled_for_the_create_path(tmp_path: Path) -> None:
+    python = interpreters.for_create()
+    source = Path(interpreters.code_directory(), "gpushim")
+    shutil.copytree(source, tmp_path / "gpushim", ignore=shutil.ignore_patterns("__pycache__"))
+    assert interpreters.compile_package(python, str(tmp_path)) == ""
+    assert list(tmp_path.glob("gpushim/__pycache__/config.*.pyc"))
+    assert list(tmp_path.glob("gpushim/oci/__pycache__/*.pyc"))
+
+
+def test_bytecode_in_a_read_only_directory_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "gpushim").mkdir()
+    (tmp_path / "gpushim/module.py").write_text("x = 1\n")
+    bind = ["mount", "-n", "--bind", str(tmp_path), str(tmp_path)]
+    subprocess.run(bind, check=True)
+    try:
+        subprocess.run(["mount", "-n", "-o", "remount,ro,bind", str(tmp_path)], check=True)
+        assert interpreters.compile_package(interpreters.for_create(), str(tmp_path)) != ""
+    finally:
+        subprocess.run(["umount", "-n", str(tmp_path)], check=True)
+
+
+def test_doctor_on_an_installation(root: Root) -> None:
+    assert root.ctl("doctor", "--only", "launcher.present").returncode == 2
+    root.well("install")
+    chosen = ["--skip", "driver", "--skip", "device", "--json"]
+    report = json.loads(root.well("doctor", *chosen))
+    assert {name: entry["status"] for name, entry in report.items()} == {
+        "python.interpreter": "ok",
+        "launcher.present": "ok",
+        "lowlevel.version": "ok",
+        "config.valid": "ok",
+        "state.writable": "ok",
+        "log.writable": "ok",
+        "docker.runtime-registered": "skip",
+    }
+    Path(root.places.launcher).write_text("#!/bin/sh\n")
+    Path(root.places.config).write_text("x = 1\n")
+    done = root.ctl("doctor", *chosen)
+    assert done.returncode == 2
+    report = json.loads(done.stdout)
+    assert report["launcher.present"]["status"] == "warn"
+    assert report["config.valid"]["status"] == "fail"
+    assert "install" in report["launcher.present"]["advice"]
+
+
+@pytest.fixture
+def engine(dockerd: PrivateDockerd) -> Iterator[PrivateDockerd]:
+    content = dockerd.config_path.read_bytes()
+    yield dockerd
+    if dockerd.config_path.read_bytes() != content:
+        dockerd.config_path.write_bytes(content)
+        dockerd.reload()
+
+
+def info(engine: PrivateDockerd, field: str) -> Any:
+    shown = engine.docker("info", "--format", f"{{{{json .{field}}}}}", check=True).stdout
+    return json.loads(shown)
+
+
+@pytest.mark.docker
+def test_docker_learns_of_the_runtime_without_a_restart(engine: PrivateDockerd, root: Root) -> None:
+    before = engine.config_path.read_bytes()
+    pid = engine.pid
+    image = engine.import_image("busybox")
+    where = ["--config", str(engine.config_path), "--pidfile", str(engine.run / "docker.pid")]
+
+    out = root.well("install", *where)
+    assert f"dockerd (pid {pid}) has read it" in out
+    assert info(engine, "Runtimes")["gpushim"]["path"] == root.places.launcher
+    command = ["run", "--rm", "--network=none"]
+    done = engine.docker(*command, "--runtime", "gpushim", image, "sh", "-c", "echo in; exit 7")
+    assert (done.returncode, done.stdout) == (7, "in\n"), done.stderr
+
+    root.well("install", "--default", *where)
+    assert info(engine, "DefaultRuntime") == "gpushim"
+    done = engine.docker("run", "-d", "--network=none", image, "sleep", "60", check=True)
+    container = done.stdout.strip()
+    shown = engine.docker("inspect", "--format", "{{.HostConfig.Runtime}}", container)
+    assert shown.stdout.strip() == "gpushim"
+    assert engine.docker("exec", container, "echo", "x", check=True).stdout == "x\n"
+    engine.docker("rm", "--force", container, check=True)
+
+    # A dockerd keeps what it has of a setting that has gone from its file: it must forget these.
+    out = root.well("uninstall")
+    assert f"dockerd (pid {pid}) has read it" in out
+    assert engine.config_path.read_bytes() == before
+    assert "gpushim" not in info(engine, "Runtimes")
+    assert info(engine, "DefaultRuntime") == "runc"
+    done = engine.docker(*command, image, "echo", "runc")
+    assert done.stdout == "runc\n", done.stderr
+    assert engine.pid == pid
+    for backup in engine.config_path.parent.glob("*.bak-gpushim-*"):
+        backup.unlink()

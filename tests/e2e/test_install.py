@@ -344,7 +344,7 @@ def test_bytecode_in_a_read_only_directory_is_a_warning(tmp_path: Path) -> None:
 def test_doctor_on_an_installation(root: Root) -> None:
     assert root.ctl("doctor", "--only", "launcher.present").returncode == 2
     root.well("install")
-    chosen = ["--skip", "driver", "--skip", "device", "--json"]
+    chosen = ["--skip=driver", "--skip=device", "--skip=gpu", "--json"]
     report = json.loads(root.well("doctor", *chosen))
     assert {name: entry["status"] for name, entry in report.items()} == {
         "python.interpreter": "ok",

@@ -10,8 +10,10 @@ from ..config import Config
 from ..engines import docker, dockerd, jsonfile
 from ..errors import GpushimError, harmless, why
 from ..host import devicenodes, driver, gpus
-from ..host.model import HEALTHY, Gpu
+from ..host.model import HEALTHY, Gpu, capability_key
 from ..places import Places
+from ..request.nvidia import DEFAULT_CAPABILITIES
+from ..snapshot import Snapshot, obtain
 from . import files, installation, interpreters
 
 OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
@@ -31,10 +33,11 @@ class Result:
 class Context:
     """What the checks share: the installation's places, its configuration and record."""
 
-    __slots__ = ("config", "config_problem", "places", "record", "record_problem")
+    __slots__ = ("_snapshot", "config", "config_problem", "places", "record", "record_problem")
 
     def __init__(self, places: Places) -> None:
         self.places = places
+        self._snapshot: Snapshot | None = None
         self.config_problem = self.record_problem = ""
         try:
             self.config = config_file.read(places.config)
@@ -44,6 +47,13 @@ class Context:
             self.record = installation.read(places)
         except GpushimError as error:
             self.record, self.record_problem = None, str(error)
+
+    def snapshot(self) -> Snapshot:
+        """What a create goes by, found out anew if need be. Raises GpushimError."""
+        if self._snapshot is None:
+            key = capability_key(list(DEFAULT_CAPABILITIES))
+            self._snapshot = obtain(self.places, key)
+        return self._snapshot
 
     def gpus(self) -> list[Gpu]:
         return gpus.read(self.config.text("host.proc-root"), self.config.text("host.sys-root"))
@@ -122,7 +132,7 @@ def _unwritable(directory: str) -> str:
 
 
 def driver_loaded(context: Context) -> Result:
-    """NVIDIA's kernel module is loaded, and its GPUs work."""
+    """NVIDIA's kernel module is loaded."""
     try:
         version = driver.version(context.config.text("host.proc-root"))
     except GpushimError as error:
@@ -131,26 +141,32 @@ def driver_loaded(context: Context) -> Result:
         if gpus.nvidia_devices(context.config.text("host.sys-root")) == []:
             return Result(SKIP, "This machine has no NVIDIA GPU.")
         return Result(FAIL, "NVIDIA's kernel module is not loaded.", "Run `modprobe nvidia`.")
-    broken = [f"GPU {gpu.index}: {gpu.health}" for gpu in context.gpus() if gpu.health != HEALTHY]
-    if broken:
-        return Result(WARN, f"Driver {version}; {'; '.join(broken)}.", "See `dmesg`.")
     return Result(OK, f"Driver {version} is loaded.")
 
 
 def driver_versions_match(context: Context) -> Result:
     """Kernel module and libraries are of one version."""
-    from ..host import model
-    from ..request.nvidia import DEFAULT_CAPABILITIES
-    from ..snapshot import obtain
-
     if not _is_loaded(context):
         return Result(SKIP, "No driver is loaded.")
     try:
-        found = obtain(context.places, model.capability_key(list(DEFAULT_CAPABILITIES)))
+        version = context.snapshot().inventory.driver_version
     except GpushimError as error:
         return Result(FAIL, error.sentence, error.hint or "See `gpushimctl refresh`.")
-    version = found.inventory.driver_version
     return Result(OK, f"Kernel module and libraries are {version}.")
+
+
+def gpu_health(context: Context) -> Result:
+    """Each GPU works, as far as the driver and NVML tell."""
+    if not _is_loaded(context):
+        return Result(SKIP, "No driver is loaded.")
+    try:
+        found = context.snapshot().inventory.gpus
+    except GpushimError as error:
+        return Result(FAIL, error.sentence, error.hint or "See `gpushimctl refresh`.")
+    broken = [f"GPU {gpu.index} ({gpu.health})" for gpu in found if gpu.health != HEALTHY]
+    if broken:
+        return Result(WARN, f"Not usable: {', '.join(broken)}.", "See `nvidia-smi` and `dmesg`.")
+    return Result(OK, f"{len(found)} of {len(found)} GPUs work.")
 
 
 def device_nodes(context: Context) -> Result:
@@ -250,6 +266,7 @@ CHECKS: dict[str, Callable[[Context], Result]] = {
     "docker.runtime-registered": docker_runtime_registered,
     "driver.loaded": driver_loaded,
     "driver.versions-match": driver_versions_match,
+    "gpu.health": gpu_health,
     "device.nodes": device_nodes,
     "device.char-links": device_char_links,
 }

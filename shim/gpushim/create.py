@@ -1,0 +1,257 @@
+"""The create path: from a bundle's spec to one that has the container's GPUs.
+
+Read `create` from top to bottom; it is the story of a container that asks for GPUs. Whatever
+fails before the last steps leaves nothing written.
+"""
+
+from __future__ import annotations
+
+import posix
+import time
+
+from gpushim import records
+from gpushim.allocate.grant import Grant, Unavailable, grant_named
+from gpushim.errors import GpushimError, why
+from gpushim.host.devicenodes import node_facts, uvm_warning
+from gpushim.host.model import capability_key
+from gpushim.inject.container import describe
+from gpushim.inject.environment import container_environment
+from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
+from gpushim.inject.loadercache import Target, make_visible
+from gpushim.oci.apply import apply
+from gpushim.oci.bundle import Bundle, load, restore_original, store
+from gpushim.oci.edits import Edits
+from gpushim.oci.files import real_path
+from gpushim.oci.invocation import state_root
+from gpushim.oci.jsontext import dumps
+from gpushim.oci.rootfs import RootFs
+from gpushim.oci.rootkind import is_host_root, private
+from gpushim.request.nvidia import (
+    DEFAULT_CAPABILITIES,
+    VISIBLE_DEVICES,
+    read_request,
+    variable,
+    visible_devices,
+)
+from gpushim.snapshot import Snapshot, obtain, refresh_again
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpushim.inject.container import Container
+    from gpushim.main import Call
+    from gpushim.request.request import Request
+
+NodeFacts = dict[str, tuple[int, int, int, int, int]]
+
+
+def create(call: Call) -> None:
+    """Gives the container the GPUs that its spec asks for; raises GpushimError if it can't."""
+    bundle = _load(call)
+    if bundle is None:
+        return
+    container = describe(bundle)
+    if visible_devices(variable(container.environment, VISIBLE_DEVICES)) is None:
+        _leave_as_it_was(bundle)
+        return
+    call.log.step("bundle")
+
+    snapshot = obtain(call.places, capability_key(list(DEFAULT_CAPABILITIES)))
+    configure_log(call, snapshot)
+    supported = snapshot.config.texts("request.supported-driver-capabilities")
+    request = read_request(container.environment, supported)
+    if request is None:
+        return
+    call.log.fields["request"] = request.to_json()
+    snapshot, grant, facts = decide(call, snapshot, request)
+    call.log.fields["grant"] = grant.to_json()
+    call.log.step("grant")
+
+    edits, library_path = _edits(call, container, snapshot, grant, facts)
+    text = apply_to(bundle, edits)
+    call.log.fields["edits"] = edits.to_json()
+    call.log.step("edits")
+
+    store(bundle, text, {"grant": note_of(grant, facts)})
+    call.log.step("spec")
+    keep_record(call, bundle, request, grant, edits, library_path)
+    call.log.step("record")
+    call.log.write("info", "granted", dumps)
+
+
+def _load(call: Call) -> Bundle | None:
+    """The bundle; None where the low-level runtime will tell best that there is none."""
+    invocation = call.invocation
+    try:
+        return load(invocation.bundle or ".", invocation.config or "config.json")
+    except OSError:
+        return None
+
+
+def _leave_as_it_was(bundle: Bundle) -> None:
+    """Undoes an earlier output where the original asks for nothing."""
+    try:
+        restore_original(bundle)
+    except OSError as error:
+        raise GpushimError(
+            f"The original of {bundle.config_path} cannot be put back: {why(error)}."
+        ) from None
+
+
+def configure_log(call: Call, snapshot: Snapshot) -> None:
+    config = snapshot.config
+    call.log.path = config.text("runtime.log-file") or call.places.default_log_file
+    call.log.level = config.text("runtime.log-level")
+    call.log.max_size = config.size("runtime.log-max-size")
+    call.log.fields["id"] = call.invocation.container_id
+    call.log.warnings += snapshot.problems
+    call.log.step("snapshot")
+
+
+def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, Grant, NodeFacts]:
+    """The grant, its device nodes as they are now, and a snapshot that has its driver tree.
+
+    What seems not to be there is looked for once more by a refresh before it is an error: a GPU
+    that was plugged in or repaired, a node that nobody has made yet.
+    """
+    key = capability_key(request.capabilities)
+    if not snapshot.has_tree(key):
+        snapshot = obtain(call.places, key)
+    try:
+        grant = grant_named(request, snapshot.inventory.gpus)
+    except Unavailable:
+        snapshot = refresh_again(call.places, key, "a GPU that was asked for is not usable", [])
+        grant = grant_named(request, snapshot.inventory.gpus)
+    dev_root = snapshot.config.text("host.dev-root")
+    facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
+    if missing:
+        minors = [gpu.minor for gpu in grant.gpus]
+        snapshot = refresh_again(call.places, key, f"{missing[0]} is missing", minors)
+        grant = grant_named(request, snapshot.inventory.gpus)
+        facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
+    if missing:
+        raise GpushimError(
+            f"GPUs were asked for by {request.sources['devices']}, but the device node "
+            f"{dev_root}/{missing[0]} is missing and could not be made.",
+            "Run 'nvidia-modprobe -u -c 0' or 'gpushimctl doctor'.",
+        )
+    return snapshot, grant, facts
+
+
+def _stat_nodes(dev_root: str, names: list[str]) -> tuple[NodeFacts, list[str]]:
+    found = {name: node_facts(dev_root, name) for name in names}
+    facts = {name: fact for name, fact in found.items() if fact is not None}
+    return facts, [name for name in names if name not in facts]
+
+
+def _edits(
+    call: Call, container: Container, snapshot: Snapshot, grant: Grant, facts: NodeFacts
+) -> tuple[Edits, str]:
+    """All that is to change, and the directories that LD_LIBRARY_PATH has to name ("" if none)."""
+    config, inventory, log = snapshot.config, snapshot.inventory, call.log
+    edits = Edits()
+    edits.bind_devices = container.user_namespace
+    device_edits(edits, config.text("host.dev-root"), facts)
+    if "nvidia-uvm" in facts:
+        warning = uvm_warning(config.text("host.proc-root"), facts["nvidia-uvm"][0])
+        if warning:
+            log.warn(warning)
+    if container.privileged:
+        log.warn(
+            "The container may use every device of the host (it is privileged): it sees all GPUs, "
+            "whatever it was granted."
+        )
+    tree = inventory.trees[capability_key(grant.capabilities)]
+    sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
+    place = driver_edits(edits, container, grant, inventory, tree, sockets)
+    params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
+    target = Target(tree, place, None, posix.uname().machine)
+    with RootFs(container.root) as root:
+        may_write = (
+            config.text("inject.rootfs-write") == "private"
+            and not container.readonly
+            and private(root, call.invocation.container_id)
+        )
+        outcome = make_visible(root, target, may_write, is_host_root(root), call.places)
+    edits.mounts += outcome.edits.mounts
+    log.warnings += outcome.warnings
+    log.fields["notes"] = outcome.notes
+    library_path = ":".join(target.directories()) if outcome.edits.env else ""
+    environment, said = container_environment(
+        container.environment,
+        [(gpu.index, gpu.uuid) for gpu in grant.gpus],
+        library_path,
+        config.text("request.cuda-visible-devices") == "strict",
+    )
+    edits.env.update(environment)
+    log.warnings += said
+    return edits, library_path
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+        return True
+    except OSError:
+        return False
+
+
+def apply_to(bundle: Bundle, edits: Edits) -> str:
+    """The bundle's spec with `edits`, as text. Raises GpushimError for one of odd types."""
+    try:
+        return apply(bundle.text, edits)
+    except ValueError as error:
+        raise GpushimError(f"{bundle.config_path} is not a valid spec: {error}.") from None
+
+
+def note_of(grant: Grant, facts: NodeFacts) -> list[dict[str, object]]:
+    """The granted GPUs with their device numbers, as kept beside the spec for a later restore."""
+    return [
+        {
+            "index": gpu.index,
+            "uuid": gpu.uuid,
+            "minor": gpu.minor,
+            "device": list(facts[f"nvidia{gpu.minor}"][:2]),
+        }
+        for gpu in grant.gpus
+    ]
+
+
+def keep_record(
+    call: Call,
+    bundle: Bundle,
+    request: Request,
+    grant: Grant,
+    edits: Edits,
+    library_path: str,
+) -> None:
+    """Keeps the decision for exec and explain, and drops those of containers that are gone."""
+    places = call.places
+    root = real_path(state_root(call.invocation, call.family, _environment(), posix.geteuid()))
+    records.collect(places.containers)
+    data = {
+        "runtime": call.low_level,
+        "bundle": bundle.directory,
+        "config": bundle.config_path,
+        "creator": [posix.getpid(), call.given.start_time],
+        "created": int(time.time()),
+        "request": request.to_json(),
+        "grant": grant.to_json(),
+        "edits": edits.to_json(),
+        "library_path": library_path,
+        "warnings": call.log.warnings,
+    }
+    try:
+        records.write(places.containers, call.invocation.container_id, root, data)
+    except OSError as error:
+        raise GpushimError(
+            f"The decision cannot be kept in {places.containers}: {why(error)}.",
+            "GPUs are given only where it is on record who has them.",
+        ) from None
+
+
+def _environment() -> dict[str, str]:
+    """This process's environment as text."""
+    return {
+        name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
+        for name, value in posix.environ.items()
+    }

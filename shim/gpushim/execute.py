@@ -1,0 +1,78 @@
+"""exec into a container with a grant: the added variables, in the engine's own process file.
+
+What create adds to a spec's environment does not reach a process that is started later: the engine
+brings its own list. The file is replaced by rename beside itself, since the engine deletes that
+name and no other (tried with Docker 20.10 to 28.5 and Podman).
+"""
+
+from __future__ import annotations
+
+import posix
+
+from gpushim import records
+from gpushim.errors import GpushimError, why
+from gpushim.inject.environment import container_environment
+from gpushim.oci.apply import environment
+from gpushim.oci.edits import Edits
+from gpushim.oci.files import read_small, real_path, write_whole
+from gpushim.oci.invocation import state_root
+from gpushim.oci.jsonpatch import members, patch
+from gpushim.oci.jsontext import skip_space
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpushim.main import Call
+    from gpushim.records import Record
+
+_LIMIT = 64 << 20
+
+
+def execute(call: Call) -> None:
+    """Adds the container's variables to the process that is to be started in it."""
+    record = _record(call)
+    if record is None:
+        return
+    path = call.invocation.process
+    try:
+        text = read_small(path, _LIMIT).decode("utf-8", "surrogateescape")
+        status = posix.stat(path)
+    except OSError:
+        return
+    changed = add_variables(text, record)
+    if changed == text:
+        return
+    try:
+        data = changed.encode("utf-8", "surrogateescape")
+        write_whole(real_path(path), data, 0o600, (status.st_uid, status.st_gid))
+    except OSError as error:
+        raise GpushimError(f"{path} cannot be rewritten: {why(error)}.") from None
+
+
+def _record(call: Call) -> Record | None:
+    environment_of = {
+        name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
+        for name, value in posix.environ.items()
+    }
+    root = state_root(call.invocation, call.family, environment_of, posix.geteuid())
+    return records.find(call.places.containers, call.invocation.container_id, real_path(root))
+
+
+def add_variables(text: str, record: Record) -> str:
+    """The process file's `text` with the variables of the container's grant.
+
+    A file that is no JSON object stays as it is: the low-level runtime says best what is wrong.
+    """
+    try:
+        found, _ = members(text, skip_space(text, 0))
+        present = found["env"][2] if "env" in found else []
+        gpus = [(gpu["index"], gpu["uuid"]) for gpu in record.data["grant"]["gpus"]]
+        edits = Edits()
+        edits.env, _ = container_environment(
+            present if isinstance(present, list) else [],
+            gpus,
+            record.data["library_path"],
+            False,
+        )
+        return patch(text, {"env": environment(edits)})
+    except (ValueError, KeyError, TypeError):
+        return text  # a record that is damaged has nothing to say, too

@@ -1,0 +1,105 @@
+"""What injection must know of one container's spec."""
+
+from __future__ import annotations
+
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpushim.oci.bundle import Bundle
+
+# Where the driver tree goes. CUDA images have the first in PATH and LD_LIBRARY_PATH; the others
+# are for containers in which a user's own mount lies there.
+TREE_PLACES = ("/usr/local/nvidia", "/opt/gpushim/nvidia", "/gpushim/nvidia")
+
+
+class Container:
+    """One container, as its spec describes it.
+
+    root: absolute path of its root file system; readonly: root.readonly; environment: process.env;
+    mounts: destination -> type; user_namespace: whether it has one of its own.
+    """
+
+    __slots__ = ("environment", "mounts", "privileged", "readonly", "root", "user_namespace")
+
+    def __init__(
+        self,
+        root: str,
+        readonly: bool,
+        environment: list[object],
+        mounts: dict[str, str],
+        user_namespace: bool,
+        privileged: bool,
+    ) -> None:
+        self.root = root
+        self.readonly = readonly
+        self.environment = environment
+        self.mounts = mounts
+        self.user_namespace = user_namespace
+        self.privileged = privileged
+
+    @property
+    def mounts_proc(self) -> bool:
+        return self.mounts.get("/proc") == "proc"
+
+    def tree_place(self) -> str:
+        """Where the driver tree goes: where no mount of the user's is hidden or written to."""
+        for place in TREE_PLACES:
+            if not self.covered(place) and not any(
+                path == place or path.startswith(place + "/") for path in self.mounts
+            ):
+                return place
+        return TREE_PLACES[-1]
+
+    def covered(self, path: str) -> bool:
+        """Whether `path` lies in a directory (or is a file) that a bind mount of the user's shows.
+
+        A tmpfs does not count: what is made in it is the container's own.
+        """
+        while path not in ("", "/"):
+            if self.mounts.get(path, "tmpfs") != "tmpfs":
+                return True
+            path = path.rpartition("/")[0]
+        return False
+
+
+def describe(bundle: Bundle) -> Container:
+    """Reads the facts out of a spec; odd values count as absent, as runc will judge them."""
+    root = bundle.section("root", "path")
+    path = root if isinstance(root, str) and root else "rootfs"
+    mounts: dict[str, str] = {}
+    for mount in bundle.items("mounts"):
+        if isinstance(mount, dict) and isinstance(mount.get("destination"), str):
+            destination = mount["destination"]
+            if not destination.startswith("/"):
+                destination = "/" + destination
+            mounts[destination.rstrip("/") or "/"] = str(mount.get("type") or "bind")
+    return Container(
+        root=path if path.startswith("/") else f"{bundle.directory}/{path}",
+        readonly=bundle.section("root", "readonly") is True,
+        environment=bundle.items("process", "env"),
+        mounts=mounts,
+        user_namespace=_has_user_namespace(bundle),
+        privileged=_allows_every_device(bundle),
+    )
+
+
+def _has_user_namespace(bundle: Bundle) -> bool:
+    """Whether mknod is not possible in it: it has a user namespace, or the caller is in one."""
+    if posix.geteuid() != 0:
+        return True
+    return any(
+        isinstance(namespace, dict) and namespace.get("type") == "user"
+        for namespace in bundle.items("linux", "namespaces")
+    )
+
+
+def _allows_every_device(bundle: Bundle) -> bool:
+    """Whether the last device rule that speaks of all devices allows them (`--privileged`)."""
+    allowed = False
+    for rule in bundle.items("linux", "resources", "devices"):
+        if not isinstance(rule, dict) or rule.get("type") not in (None, "", "a"):
+            continue
+        if rule.get("major") in (None, -1) and rule.get("minor") in (None, -1):
+            allowed = rule.get("allow") is True and "w" in str(rule.get("access") or "rwm")
+    return allowed

@@ -1,0 +1,102 @@
+"""What a grant means in a container's spec: device nodes, driver files, hooks, extra groups."""
+
+from __future__ import annotations
+
+from gpushim.host.devicenodes import CONTROL_NODES, MODESET_CAPABILITIES, MODESET_NODE, gpu_node
+from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from gpushim.allocate.grant import Grant
+    from gpushim.host.model import DriverTree, Inventory
+    from gpushim.inject.container import Container
+
+# Hooks that would inject a second time: those that Docker's --gpus adds, by either name.
+VENDOR_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+
+FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
+SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
+NVIDIA_SMI = "/usr/bin/nvidia-smi"
+
+
+def needed_nodes(grant: Grant) -> list[str]:
+    """Names of the device nodes that a grant needs, in the dev root; none without a GPU."""
+    if not grant.gpus:
+        return []
+    names = list(CONTROL_NODES)
+    if any(capability in grant.capabilities for capability in MODESET_CAPABILITIES):
+        names.append(MODESET_NODE)
+    return names + [gpu_node(gpu.minor) for gpu in grant.gpus]
+
+
+def device_edits(
+    edits: Edits, dev_root: str, facts: Mapping[str, tuple[int, int, int, int, int]]
+) -> None:
+    """Adds device nodes, and the groups that are needed to use them.
+
+    facts: node name -> (major, minor, permission bits, uid, gid), taken just now. A node that is
+    not for everybody needs its group in the container (CDI SPEC.md, additionalGids); in a user
+    namespace that number means another group, so it is left out there.
+    """
+    for name, (major, minor, mode, uid, gid) in facts.items():
+        edits.device_nodes.append(
+            DeviceNode(f"/dev/{name}", f"{dev_root}/{name}", major, minor, mode, uid, gid)
+        )
+        world_may_use = mode & 0o006 == 0o006
+        needed = gid and not world_may_use and not edits.bind_devices
+        if needed and gid not in edits.additional_gids:
+            edits.additional_gids.append(gid)
+
+
+def driver_edits(
+    edits: Edits,
+    container: Container,
+    grant: Grant,
+    inventory: Inventory,
+    tree: DriverTree,
+    sockets: Iterable[tuple[str, str]],
+) -> str:
+    """Adds the driver's files; returns where in the container the tree is.
+
+    sockets: (host path, container path) of the IPC sockets that exist. What a user mounts at the
+    same place stays the user's.
+    """
+    place = container.tree_place()
+    edits.mounts.append(Mount(tree.path, place, FILE_OPTIONS))
+    if "utility" in grant.capabilities and not container.covered(NVIDIA_SMI):
+        edits.mounts.append(Mount(tree.path + "/bin/nvidia-smi", NVIDIA_SMI, FILE_OPTIONS))
+    for extra in inventory.extra_mounts:
+        wanted = any(capability in grant.capabilities for capability in extra.capabilities)
+        if wanted and not container.covered(extra.container_path):
+            edits.mounts.append(Mount(extra.host_path, extra.container_path, FILE_OPTIONS))
+    for host_path, container_path in sockets:
+        if not container.covered(container_path):
+            edits.mounts.append(Mount(host_path, container_path, SOCKET_OPTIONS))
+    edits.remove_hooks += VENDOR_HOOKS
+    return place
+
+
+def params_hook(
+    edits: Edits, container: Container, inventory: Inventory, params: str, enabled: bool
+) -> None:
+    """Adds the hook that tells programs in the container to make no device nodes themselves.
+
+    The driver's params file says ModifyDeviceFiles: 1 unless told otherwise. runc refuses mounts
+    inside /proc, so mount(8) itself is the hook; without `ro` root in the container could write
+    the host's file.
+    """
+    if not (enabled and inventory.modify_device_files and inventory.mount_program):
+        return
+    if not container.mounts_proc:
+        return
+    target = container.root + "/proc/driver/nvidia/params"
+    edits.hooks.append(
+        Hook(
+            "createContainer",
+            inventory.mount_program,
+            ["mount", "-n", "--bind", "-o", "ro", params, target],
+            ["LC_ALL=C"],
+        )
+    )

@@ -1,0 +1,193 @@
+#!/bin/sh
+# gpushim launcher: the OCI runtime that the engine executes. It becomes the low-level runtime at
+# once, by exec, unless the command may need a change of the container's spec; Python starts only
+# for those. An engine runs it five to seven times in a container's life, so each line here is paid
+# for by every container: what most calls need comes first, and nothing starts a process unasked.
+# `gpushimctl install` fills in the words between @ signs. Names begin with an underscore because a
+# variable of the caller's that had the same name would reach the low-level runtime altered.
+_root=@ROOT@
+_python=@PYTHON@
+_code=@CODE@
+_refresh_python=@REFRESH_PYTHON@
+low_level=@LOW_LEVEL@
+low_level_family=@LOW_LEVEL_FAMILY@
+other_low_level=@OTHER_LOW_LEVEL@
+_containers=@CONTAINERS@
+_settings=@SETTINGS@
+_config=@CONFIG@
+
+# The settings hold what the launcher needs of the configuration. They carry the configuration's
+# time stamp, so an edited, replaced or restored file is noticed by the next call.
+# shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
+[ -f "$_settings" ] && . "$_settings"
+# shellcheck disable=SC3013 # dash, bash, busybox and ksh all compare times; POSIX does since 2024.
+if [ "$_config" -nt "$_settings" ] || { [ "$_config" -ot "$_settings" ] && [ -f "$_config" ]; }; then
+    "$_refresh_python" -I -m gpushim.launcher_settings --root "$_root" </dev/null >/dev/null 2>&1
+    # shellcheck disable=SC1090
+    [ -f "$_settings" ] && . "$_settings"
+fi
+
+# Engines ask for these again and again, and nothing in them concerns a container.
+case $1 in
+--version | -v | --help | -h | features)
+    # shellcheck disable=SC3013 # -ef is there wherever -nt is.
+    [ -f "$low_level" ] && [ -x "$low_level" ] && [ ! "$low_level" -ef "$0" ] &&
+        exec "$low_level" "$@"
+    ;;
+esac
+
+# runc's grammar; gpushim.oci.invocation has the same in Python, and a test holds both to the help
+# texts of runc and crun. An option that is in no list takes no value, so it swallows no command.
+_command='' _container='' _bundle=. _spec=config.json _process=''
+_state_root='' _log='' _log_format=''
+_wants='' _ended=''
+for _argument; do
+    if [ "$_wants" ]; then
+        _option=$_wants _value=$_argument _wants=''
+    else
+        case $_ended$_argument in
+        --)
+            _ended=:
+            continue
+            ;;
+        -?*)
+            _option=${_argument#-}
+            _option=${_option#-}
+            case $_option in
+            b/*) # crun's getopt takes a value that is joined to its letter.
+                _value=${_option#b}
+                _option=b
+                ;;
+            *=*)
+                _value=${_option#*=}
+                _option=${_option%%=*}
+                ;;
+            *)
+                _value=''
+                case $_command:$_option in
+                :root | :log | :log-format | :criu | :rootless | :cgroup-manager | \
+                    create:b | create:bundle | create:f | create:config | create:console-socket | \
+                    create:pid-file | create:pidfd-socket | create:preserve-fds | \
+                    run:b | run:bundle | run:f | run:config | run:console-socket | \
+                    run:pid-file | run:pidfd-socket | run:preserve-fds | \
+                    restore:b | restore:bundle | restore:console-socket | restore:empty-ns | \
+                    restore:image-path | restore:lsm-mount-context | restore:lsm-profile | \
+                    restore:manage-cgroups-mode | restore:pid-file | restore:work-path | \
+                    exec:p | exec:process | exec:additional-gids | exec:apparmor | exec:c | \
+                    exec:cap | exec:cgroup | exec:console-socket | exec:cwd | exec:e | exec:env | \
+                    exec:g | exec:pid-file | exec:pidfd-socket | exec:preserve-fds | \
+                    exec:process-label | exec:u | exec:user)
+                    _wants=$_option
+                    continue
+                    ;;
+                esac
+                ;;
+            esac
+            ;;
+        *)
+            if [ -z "$_command" ]; then
+                _command=$_argument _ended=''
+                case $_command in
+                create | run | restore | exec) continue ;;
+                esac
+                break
+            fi
+            _container=${_container:-$_argument}
+            [ "$_command" = exec ] && break
+            continue
+            ;;
+        esac
+    fi
+    case $_option in
+    b | bundle) _bundle=${_value:-.} ;;
+    f | config) _spec=$_value ;;
+    p | process) _process=$_value ;;
+    root) _state_root=$_value ;;
+    log) _log=$_value ;;
+    log-format) _log_format=$_value ;;
+    esac
+done
+
+# An error of the launcher's own, where an engine looks for it: in the log that it asked for.
+fail() {
+    if [ "$_log" ]; then
+        PATH=${PATH:+$PATH:}/usr/bin:/bin # An engine may give none at all.
+        _time=$(date -u +%Y-%m-%dT%H:%M:%SZ)
+        _text=$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')
+        if [ "$_log_format" = json ]; then
+            printf '{"level":"error","msg":"%s","time":"%s"}\n' "$_text" "$_time" >>"$_log"
+        else
+            printf 'time="%s" level=error msg="%s"\n' "$_time" "$_text" >>"$_log"
+        fi
+    fi
+    printf 'gpushim: %s\n' "$1" >&2
+    exit 1
+}
+
+# Both low-level runtimes may be here, and a container belongs to the one that created it.
+if [ "$other_low_level" ]; then
+    case $_command in
+    '' | create | run | restore | features | list | spec) ;;
+    *)
+        case $low_level_family in
+        runc) _own=state.json _other=status ;;
+        *) _own=status _other=state.json ;;
+        esac
+        _other_root=$_state_root
+        [ "$_other_root" ] || case $low_level_family:${XDG_RUNTIME_DIR:+set} in
+        runc:set) _other_root=$XDG_RUNTIME_DIR/crun ;;
+        runc:) _other_root=/run/crun ;;
+        *) _other_root=/run/runc ;;
+        esac
+        for _argument in ${_container:+"$_container"} "$@"; do
+            if [ -e "$_other_root/$_argument/$_other" ] && [ ! -e "$_other_root/$_argument/$_own" ]; then
+                low_level=$other_low_level
+                case $low_level_family in
+                runc) low_level_family=crun ;;
+                *) low_level_family=runc ;;
+                esac
+                break
+            fi
+            [ "$_container" ] && break
+        done
+        ;;
+    esac
+fi
+
+# shellcheck disable=SC3013
+if [ ! -f "$low_level" ] || [ ! -x "$low_level" ] || [ "$low_level" -ef "$0" ]; then
+    fail "the low-level runtime '$low_level' is missing, cannot be executed or is gpushim itself.\
+ Name runc or crun in $_config (runtime.low-level-runtimes) and run 'gpushimctl install'."
+fi
+
+# What in a spec may be a request. A word that JSON hides in an escape goes to Python, too.
+_triggers='"NVIDIA_VISIBLE_DEVICES=|nvidia-container-(runtime-hook|toolkit)"|\\u00[4-7]'
+case $_command in
+create | run)
+    case $_spec in
+    /*) ;; # crun's --config may be a path of its own.
+    *) _spec=$_bundle/$_spec ;;
+    esac
+    LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -qaE -e "$_triggers" -- "$_spec" 2>/dev/null
+    # Status 1 is a clear no; 2 a file that cannot be read, which the low-level runtime tells best.
+    case $? in
+    1) exec "$low_level" "$@" ;;
+    2) [ -r "$_spec" ] || exec "$low_level" "$@" ;;
+    esac
+    ;;
+restore) [ -e "$_bundle/config.json.gpushim" ] || exec "$low_level" "$@" ;;
+exec)
+    # Without a process file runc takes the environment from the spec, where it is right already.
+    { [ "$_process" ] && [ -d "$_containers/$_container" ]; } || exec "$low_level" "$@"
+    ;;
+*) exec "$low_level" "$@" ;;
+esac
+
+if [ ! -x "$_python" ] || [ ! -f "$_code/gpushim/entry.py" ]; then
+    fail "this container asks for GPUs, but gpushim's Python ($_python) or code ($_code) is gone.\
+ Run 'gpushimctl install' again."
+fi
+# Python alters signal dispositions and may add LC_CTYPE: it gets what it needs to undo both.
+read -r _stat <"/proc/$$/stat"
+exec "$_python" -I -S "$_code/gpushim/entry.py" "$_root" "$low_level" "$low_level_family" "$_stat" \
+    "${LC_CTYPE+=$LC_CTYPE}" "$@"

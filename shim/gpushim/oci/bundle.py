@@ -1,0 +1,148 @@
+"""A bundle's config.json: read, compared with what gpushim wrote, and replaced.
+
+Beside a config.json that gpushim wrote lie the original (config.json.gpushim-orig) and a small
+file with the digest of what was written (config.json.gpushim). A bundle that is run again starts
+from the original, so yesterday's GPU or driver never sticks to it. The three are written in an
+order in which a kill between any two leaves either the original or a complete result.
+"""
+
+from __future__ import annotations
+
+import posix
+
+from gpushim.errors import GpushimError, why
+from gpushim.oci.files import read_small, real_path, write_whole
+from gpushim.oci.jsonpatch import members
+from gpushim.oci.jsontext import dumps, loads, skip_space
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FORMAT = 1
+# Far above any real spec (the largest that was reported is 4 MB), and below what hurts a host.
+MAX_SIZE = 64 << 20
+
+
+class Bundle:
+    """One bundle's spec as it was before gpushim.
+
+    directory: real path; text: the original config.json, with bytes that are no UTF-8 as
+    surrogates; spec: its members parsed; written: what gpushim noted about its last output here,
+    None if config.json is not that output.
+    """
+
+    __slots__ = ("_current", "config_path", "directory", "mode", "owner", "spec", "text", "written")
+
+    def __init__(self, directory: str, config_path: str, current: bytes) -> None:
+        self.directory = directory
+        self.config_path = config_path
+        self._current = current
+        self.mode = 0o644
+        self.owner = (0, 0)
+        self.written: dict[str, Any] | None = None
+        self.text = ""
+        self.spec: dict[str, Any] = {}
+
+    def section(self, *names: str) -> Any:
+        """The value at a path of member names; None where one is absent, null or no object."""
+        value: Any = self.spec
+        for name in names:
+            if not isinstance(value, dict):
+                return None
+            value = value.get(name)
+        return value
+
+    def items(self, *names: str) -> list[Any]:
+        """The list at a path of member names; empty where there is none."""
+        value = self.section(*names)
+        return value if isinstance(value, list) else []
+
+
+def load(directory: str, config_name: str) -> Bundle:
+    """Reads a bundle. Raises OSError if there is no config.json, GpushimError if it is no spec."""
+    directory = real_path(directory)
+    # The name may be a path of its own (crun's --config), and a link is followed to what it names.
+    name = config_name if config_name.startswith("/") else f"{directory}/{config_name}"
+    config_path = real_path(name)
+    bundle = Bundle(directory, config_path, read_small(config_path, MAX_SIZE))
+    status = posix.stat(config_path)
+    bundle.mode = status.st_mode & 0o7777
+    bundle.owner = (status.st_uid, status.st_gid)
+    original = bundle._current
+    bundle.written = _own_output(config_path, bundle._current)
+    if bundle.written is not None:
+        original = read_small(config_path + ".gpushim-orig", MAX_SIZE)
+    bundle.text = original.decode("utf-8", "surrogateescape")
+    try:
+        found, _ = members(bundle.text, skip_space(bundle.text, 0))
+    except ValueError as error:
+        raise GpushimError(f"{config_path} cannot be read as a spec: {error}.") from None
+    bundle.spec = {name: value for name, (_, _, value) in found.items()}
+    return bundle
+
+
+def store(bundle: Bundle, text: str, note: dict[str, Any]) -> str:
+    """Replaces config.json with `text`; mode and owner stay. Returns the digest of what it wrote.
+
+    note: plain data to be kept with the digest. Raises GpushimError; then config.json is as it was.
+    """
+    data = text.encode("utf-8", "surrogateescape")
+    digest = sha256(data)
+    path = bundle.config_path
+    try:
+        if bundle.written is None:
+            write_whole(path + ".gpushim-orig", bundle._current, 0o600)
+        # Until config.json is replaced, the former output has to be known as ours, too.
+        former = sha256(bundle._current) if bundle.written is not None else ""
+        written = dumps({"format": FORMAT, "digest": digest, "former": former, **note})
+        write_whole(path + ".gpushim", written.encode("ascii"), 0o600)
+        if data != bundle._current:
+            write_whole(path, data, bundle.mode, bundle.owner)
+    except OSError as error:
+        raise GpushimError(f"{path} cannot be rewritten: {why(error)}.") from None
+    return digest
+
+
+def restore_original(bundle: Bundle) -> None:
+    """Puts the original back where config.json is gpushim's output, and removes what lies beside.
+
+    Raises OSError.
+    """
+    if bundle.written is None:
+        return
+    path = bundle.config_path
+    write_whole(path, bundle.text.encode("utf-8", "surrogateescape"), bundle.mode, bundle.owner)
+    for ending in (".gpushim", ".gpushim-orig"):
+        posix.unlink(path + ending)
+
+
+def _own_output(config_path: str, current: bytes) -> dict[str, Any] | None:
+    try:
+        note = loads(read_small(config_path + ".gpushim", 1 << 20).decode("utf-8", "replace"))
+        posix.stat(config_path + ".gpushim-orig")
+    except (OSError, ValueError):
+        return None
+    if not isinstance(note, dict) or sha256(current) not in (
+        note.get("digest"),
+        note.get("former"),
+    ):
+        return None
+    if not isinstance(note.get("format"), int) or note["format"] > FORMAT:
+        raise GpushimError(
+            f"{config_path} was written by a newer gpushim (format {note.get('format')}).",
+            "Install that version again, or put the original config.json back.",
+        )
+    return note
+
+
+def sha256(data: bytes) -> str:
+    """The digest in hexadecimal, from the interpreter's own module: hashlib loads OpenSSL."""
+    try:
+        from _sha256 import sha256 as make  # CPython up to 3.11
+    except ImportError:
+        try:
+            from _sha2 import sha256 as make  # CPython from 3.12 on
+        except ImportError:
+            from hashlib import sha256 as make
+    return make(data).hexdigest()  # type: ignore[no-any-return]

@@ -1,0 +1,305 @@
+"""Edits become members of a spec; applied twice they change nothing more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from gpushim.oci.apply import HOOK_STAGES, apply
+from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
+from hypothesis import given
+from hypothesis import strategies as st
+
+NAMES = ["A", "B", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"]
+PATHS = ["/a", "/a/b", "/usr/local/nvidia", "/usr/local/nvidia/", "/dev/nvidia0", "/dev/nvidiactl"]
+PROGRAMS = ["/usr/bin/nvidia-container-runtime-hook", "/sbin/mount", "nvidia-container-toolkit", ""]
+
+nodes = st.builds(
+    DeviceNode,
+    st.sampled_from(PATHS),
+    st.just("/host/node"),
+    st.integers(0, 3),
+    st.integers(0, 3),
+    file_mode=st.sampled_from([0o666, 0o660]),
+    gid=st.integers(0, 2),
+)
+mounts = st.builds(
+    Mount, st.just("/host"), st.sampled_from(PATHS), st.sampled_from([["ro", "bind"], ["bind"]])
+)
+hooks = st.builds(
+    Hook,
+    st.sampled_from(HOOK_STAGES),
+    st.sampled_from(["/sbin/mount", "/x/hook"]),
+    st.just(["mount", "x"]),
+    st.just(["LC_ALL=C"]),
+)
+
+
+@st.composite
+def edits_of(draw: st.DrawFn) -> Edits:
+    edits = Edits()
+    edits.env = draw(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=3), max_size=3))
+    edits.remove_env = draw(st.lists(st.sampled_from(NAMES), max_size=2))
+    edits.device_nodes = draw(st.lists(nodes, max_size=4))
+    edits.mounts = draw(st.lists(mounts, max_size=4))
+    edits.hooks = draw(st.lists(hooks, max_size=2))
+    edits.additional_gids = draw(st.lists(st.integers(1, 3), max_size=3))
+    edits.remove_hooks = draw(
+        st.lists(st.sampled_from([p.rpartition("/")[2] for p in PROGRAMS[::2]]), max_size=2)
+    )
+    edits.bind_devices = draw(st.booleans())
+    return edits
+
+
+def maybe(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.none() | strategy
+
+
+ENTRIES = st.lists(
+    st.sampled_from(
+        ["A=1", "A=2", "A", "B=", "=", "", "NVIDIA_VISIBLE_DEVICES=all", "C=\ud800", 7]
+    ),
+    max_size=6,
+)
+RULES = st.lists(
+    st.sampled_from(
+        [
+            {"allow": False, "access": "rwm"},
+            {"allow": True, "access": "rwm"},
+            {"allow": True, "type": "c", "major": 1, "minor": 1, "access": "rw"},
+            None,
+            "x",
+        ]
+    ),
+    max_size=4,
+)
+SPECS = st.fixed_dictionaries(
+    {"ociVersion": st.just("1.0.2")},
+    optional={
+        "process": maybe(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "env": maybe(ENTRIES),
+                    "user": maybe(
+                        st.fixed_dictionaries(
+                            {"uid": st.just(0)},
+                            optional={"additionalGids": maybe(st.lists(st.integers(0, 3)))},
+                        )
+                    ),
+                    "unknown": st.just({"x": [1.0]}),
+                },
+            )
+        ),
+        "mounts": maybe(
+            st.lists(
+                st.fixed_dictionaries({"destination": st.sampled_from([*PATHS, "rel", 5])})
+                | st.none(),
+                max_size=4,
+            )
+        ),
+        "linux": maybe(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "devices": maybe(
+                        st.lists(st.fixed_dictionaries({"path": st.sampled_from(PATHS)}))
+                    ),
+                    "resources": maybe(
+                        st.fixed_dictionaries(
+                            {}, optional={"devices": maybe(RULES), "memory": st.just({"limit": 1})}
+                        )
+                    ),
+                },
+            )
+        ),
+        "hooks": maybe(
+            st.dictionaries(
+                st.sampled_from(HOOK_STAGES),
+                maybe(st.lists(st.fixed_dictionaries({"path": st.sampled_from(PROGRAMS)}))),
+                max_size=3,
+            )
+        ),
+    },
+)
+
+
+@given(SPECS, edits_of())
+def test_twice_is_once(spec: dict[str, Any], edits: Edits) -> None:
+    """B05, B01, B02."""
+    once = apply(json.dumps(spec), edits)
+    assert apply(once, edits) == once
+
+
+@given(SPECS)
+def test_no_edits_change_nothing(spec: dict[str, Any]) -> None:
+    text = json.dumps(spec, indent=1)
+    assert apply(text, Edits()) is text
+
+
+@given(SPECS, edits_of())
+def test_everything_is_there_afterwards(spec: dict[str, Any], edits: Edits) -> None:
+    after = json.loads(apply(json.dumps(spec), edits))
+    env = (after.get("process") or {}).get("env") or []
+    for name, value in edits.env.items():
+        there = [e for e in env if isinstance(e, str) and e.partition("=")[0] == name]
+        assert there == [f"{name}={value}"]
+    for name in set(edits.remove_env) - edits.env.keys():
+        assert not [e for e in env if isinstance(e, str) and e.partition("=")[0] == name]
+    linux = after.get("linux") or {}
+    rules = (linux.get("resources") or {}).get("devices") or []
+    wanted = [
+        {"allow": True, "type": "c", "major": n.major, "minor": n.minor, "access": n.permissions}
+        for n in edits.device_nodes
+    ]
+    count = len({(n.major, n.minor) for n in edits.device_nodes})
+    tail = rules[len(rules) - count :]
+    assert all(rule in tail for rule in wanted)
+    assert len(tail) == count
+    paths = [d["path"].rstrip("/") for d in linux.get("devices") or []]
+    places = [
+        m["destination"].rstrip("/")
+        for m in after.get("mounts") or []
+        if m and isinstance(m["destination"], str)
+    ]
+    for node in edits.device_nodes:
+        where = places if edits.bind_devices else paths
+        assert where.count(node.path.rstrip("/")) == 1
+    for mount in edits.mounts:
+        assert places.count(mount.container_path.rstrip("/")) == 1
+    for stage, present in (after.get("hooks") or {}).items():
+        for hook in present or []:
+            if hook not in [{"path": h.path, "args": h.args, "env": h.env} for h in edits.hooks]:
+                assert hook["path"].rpartition("/")[2] not in edits.remove_hooks, stage
+
+
+def made(**fields: Any) -> Edits:
+    edits = Edits()
+    for name, value in fields.items():
+        setattr(edits, name, value)
+    return edits
+
+
+def applied(spec: Any, **fields: Any) -> Any:
+    return json.loads(apply(json.dumps(spec), made(**fields)))
+
+
+NODE = DeviceNode("/dev/nvidia0", "/host/dev/nvidia0", 195, 0)
+
+
+def test_a_variable_is_set_where_it_stood_last() -> None:
+    spec = {"process": {"env": ["A=1", "X=1", "A=2", "Y", "A=3", "Z="]}}
+    assert applied(spec, env={"A": "new"})["process"]["env"] == ["X=1", "Y", "A=new", "Z="]
+    assert applied(spec, env={"N": "1"})["process"]["env"][-1] == "N=1"
+
+
+@pytest.mark.parametrize(
+    "spec", [{}, {"process": None}, {"process": {}}, {"process": {"env": None}}]
+)
+def test_a_missing_environment_is_made(spec: Any) -> None:
+    """B02."""
+    assert applied(spec, env={"A": "1"})["process"]["env"] == ["A=1"]
+
+
+@pytest.mark.parametrize(
+    "linux", [None, {}, {"resources": None}, {"resources": {"devices": None}, "devices": None}]
+)
+def test_null_resources(linux: Any) -> None:
+    """B01: null counts as absent; only what gains something is made."""
+    after = applied({"linux": linux, "mounts": None}, device_nodes=[NODE])
+    assert after["linux"]["devices"] == [
+        {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0}
+        | {"fileMode": 0o666, "uid": 0, "gid": 0}
+    ]
+    assert after["linux"]["resources"]["devices"] == [
+        {"allow": True, "type": "c", "major": 195, "minor": 0, "access": "rw"}
+    ]
+    assert after["mounts"] is None
+    assert "hooks" not in after
+    assert "process" not in after
+
+
+def test_mounts_of_the_same_place_give_way() -> None:
+    spec = {"mounts": [{"destination": d} for d in ("/x/", "/y", "/x", "/x/y")]}
+    after = applied(spec, mounts=[Mount("/h", "/x", ["ro"])])["mounts"]
+    assert [m["destination"] for m in after] == ["/y", "/x/y", "/x"]
+    assert after[-1] == {"destination": "/x", "type": "bind", "source": "/h", "options": ["ro"]}
+
+
+def test_a_node_that_is_there_is_not_there_twice() -> None:
+    """B06."""
+    spec = {"linux": {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 1, "minor": 9}]}}
+    devices = applied(spec, device_nodes=[NODE])["linux"]["devices"]
+    assert [(d["path"], d["major"]) for d in devices] == [("/dev/nvidia0", 195)]
+
+
+def test_allow_rules_stand_behind_those_that_deny() -> None:
+    allow = {"allow": True, "type": "c", "major": 195, "minor": 0, "access": "rw"}
+    deny = {"allow": False, "access": "rwm"}
+    spec = {"linux": {"resources": {"devices": [allow, deny]}}}
+    assert applied(spec, device_nodes=[NODE])["linux"]["resources"]["devices"] == [deny, allow]
+
+
+def test_hooks_are_taken_out_by_their_programs_name() -> None:
+    other = {"path": "/opt/nvidia-container-runtime-hook/other", "args": ["x"]}
+    spec = {
+        "hooks": {
+            "prestart": [{"path": "/usr/bin/nvidia-container-runtime-hook"}, other],
+            "poststop": [{"path": "nvidia-container-runtime-hook"}],
+        }
+    }
+    after = applied(spec, remove_hooks=["nvidia-container-runtime-hook"])
+    assert after["hooks"] == {"prestart": [other], "poststop": []}
+
+
+def test_nodes_by_bind_mounts() -> None:
+    """B15: in a user namespace."""
+    after = applied({}, device_nodes=[NODE], bind_devices=True)
+    assert "devices" not in after["linux"]
+    assert after["linux"]["resources"]["devices"][0]["minor"] == 0
+    assert after["mounts"][0]["source"] == "/host/dev/nvidia0"
+    assert after["mounts"][0]["destination"] == "/dev/nvidia0"
+
+
+def test_additional_groups_are_added_once() -> None:
+    spec = {"process": {"user": {"uid": 1, "additionalGids": [44, 5]}}}
+    user = applied(spec, additional_gids=[44, 7, 7])["process"]["user"]
+    assert user == {"uid": 1, "additionalGids": [44, 5, 7]}
+
+
+def test_bytes_and_surrogates_survive() -> None:
+    """B16."""
+    text = '{"process":{"env":["A=\\ud800","B=\udce9", "C" ,"D=\\u0041"]},"x":1.50}'
+    after = apply(text, made(env={"E": "1"}))
+    assert after == '{"process":{"env":["A=\\ud800","B=\udce9","C","D=\\u0041","E=1"]},"x":1.50}'
+
+
+def test_a_very_large_environment() -> None:
+    """B17."""
+    spec = {"process": {"env": [*(f"V{n}=x" for n in range(5000)), "L=" + "y" * 200_000]}}
+    after = applied(spec, env={"NVIDIA_VISIBLE_DEVICES": "GPU-1"})["process"]["env"]
+    assert after == [*spec["process"]["env"], "NVIDIA_VISIBLE_DEVICES=GPU-1"]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ['{"process":[]}', '{"process":{"env":{}}}', '{"linux":"x"}', '{"mounts":{}}', "[]", "{"],
+)
+def test_wrong_types_are_a_value_error(spec: str) -> None:
+    with pytest.raises(ValueError):
+        apply(spec, made(env={"A": "1"}, device_nodes=[NODE], mounts=[Mount("/h", "/x", [])]))
+
+
+def test_edits_as_plain_data() -> None:
+    edits = made(
+        env={"A": "1"},
+        device_nodes=[NODE],
+        mounts=[Mount("/h", "/x", ["ro"])],
+        hooks=[Hook("createContainer", "/sbin/mount", ["mount"], [])],
+    )
+    data = json.loads(json.dumps(edits.to_json()))
+    assert data["env"] == ["A=1"]
+    assert data["deviceNodes"][0]["hostPath"] == "/host/dev/nvidia0"
+    assert data["mounts"] == [{"hostPath": "/h", "containerPath": "/x", "options": ["ro"]}]
+    assert data["hooks"][0]["hookName"] == "createContainer"

@@ -1,0 +1,154 @@
+"""What is read out of a container's spec."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpushim.inject.container import TREE_PLACES, Container, describe
+from gpushim.oci.bundle import load
+
+
+def container(tmp_path: Path, spec: dict[str, Any]) -> Container:
+    (tmp_path / "config.json").write_text(json.dumps(spec))
+    return describe(load(str(tmp_path), "config.json"))
+
+
+def with_mounts(tmp_path: Path, *mounts: tuple[str, str | None]) -> Container:
+    entries = [{"destination": d, **({} if kind is None else {"type": kind})} for d, kind in mounts]
+    return container(tmp_path, {"mounts": entries})
+
+
+@pytest.mark.parametrize(
+    ("mounts", "place"),
+    [
+        ([], 0),
+        ([("/proc", "proc"), ("/dev", "tmpfs"), ("/sys", "sysfs")], 0),
+        # The user's own lies there, above it or below it.
+        ([("/usr/local/nvidia", "bind")], 1),
+        ([("/usr/local/nvidia/", "bind")], 1),
+        ([("usr/local/nvidia", "bind")], 1),
+        ([("/usr/local/nvidia", None)], 1),
+        ([("/usr/local/nvidia", "none")], 1),
+        ([("/usr/local/nvidia", "tmpfs")], 1),
+        ([("/usr/local/nvidia/lib64", "bind")], 1),
+        ([("/usr/local/nvidia/lib64/x", "tmpfs")], 1),
+        ([("/usr/local", "bind")], 1),
+        ([("/usr", "bind")], 1),
+        ([("/usr", "overlay")], 1),
+        # What only looks like it.
+        ([("/usr/local/nvidia2", "bind")], 0),
+        ([("/usr/local/nvidi", "bind")], 0),
+        # A tmpfs above is the container's own.
+        ([("/usr/local", "tmpfs")], 0),
+        # Further places.
+        ([("/usr", "bind"), ("/opt", "bind")], 2),
+        ([("/usr/local/nvidia", "bind"), ("/opt/gpushim", "bind")], 2),
+        ([("/usr", "bind"), ("/opt", "bind"), ("/gpushim", "bind")], 2),
+    ],
+)
+def test_where_the_driver_tree_goes(
+    tmp_path: Path, mounts: list[tuple[str, str | None]], place: int
+) -> None:
+    assert with_mounts(tmp_path, *mounts).tree_place() == TREE_PLACES[place]
+
+
+@pytest.mark.parametrize(
+    ("path", "covered"),
+    [
+        ("/data", True),
+        ("/data/x", True),
+        ("/data/x/y", True),
+        ("/database", False),
+        ("/", False),
+        ("", False),
+        ("/tmp/x", False),
+        ("/tmp/in/x", True),
+        ("/etc/hosts", True),
+        ("/etc", False),
+    ],
+)
+def test_covered(tmp_path: Path, path: str, covered: bool) -> None:
+    found = with_mounts(
+        tmp_path, ("/data", "bind"), ("/tmp", "tmpfs"), ("/tmp/in", "bind"), ("/etc/hosts", None)
+    )
+    assert found.covered(path) == covered
+
+
+ALLOW, DENY = {"allow": True, "access": "rwm"}, {"allow": False, "access": "rwm"}
+
+
+@pytest.mark.parametrize(
+    ("rules", "privileged"),
+    [
+        (None, False),
+        ([], False),
+        ([DENY], False),
+        ([ALLOW], True),
+        ([DENY, ALLOW], True),
+        ([ALLOW, DENY], False),
+        ([{"allow": True}], True),
+        ([{"allow": True, "type": "a", "access": "rwm"}], True),
+        ([{"allow": True, "type": "a", "major": -1, "minor": -1, "access": "rwm"}], True),
+        ([{"allow": True, "type": None, "major": None, "access": "rw"}], True),
+        ([{"allow": True, "access": "m"}], False),
+        ([{"allow": True, "access": "r"}], False),
+        ([{"allow": True, "type": "c", "access": "rwm"}], False),
+        ([{"allow": True, "major": 195, "access": "rwm"}], False),
+        ([DENY, {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"}], False),
+        (["x", None, ALLOW], True),
+        ("x", False),
+    ],
+)
+def test_privileged(tmp_path: Path, rules: Any, privileged: bool) -> None:
+    """B06, B40."""
+    spec = {"linux": {"resources": {"devices": rules}}}
+    assert container(tmp_path, spec).privileged == privileged
+
+
+@pytest.mark.parametrize(
+    ("spec", "path"),
+    [
+        ({}, "rootfs"),
+        ({"root": None}, "rootfs"),
+        ({"root": {"path": ""}}, "rootfs"),
+        ({"root": {"path": 5}}, "rootfs"),
+        ({"root": {"path": "r/x"}}, "r/x"),
+        ({"root": {"path": "/r"}}, "/r"),
+    ],
+)
+def test_root(tmp_path: Path, spec: dict[str, Any], path: str) -> None:
+    found = container(tmp_path, spec)
+    assert found.root == (path if path.startswith("/") else f"{tmp_path}/{path}")
+    assert not found.readonly
+
+
+def test_odd_values_count_as_absent(tmp_path: Path) -> None:
+    """B01, B02."""
+    spec = {
+        "process": None,
+        "root": {"readonly": "yes"},
+        "mounts": [None, 5, {}, {"destination": None}, {"destination": "/proc", "type": None}],
+        "linux": {"namespaces": [None, {"type": 5}, "user"]},
+    }
+    found = container(tmp_path, spec)
+    assert found.environment == []
+    assert not found.readonly
+    assert not found.user_namespace
+    assert not found.mounts_proc
+
+
+def test_facts(tmp_path: Path) -> None:
+    spec = {
+        "process": {"env": ["A=1"]},
+        "root": {"readonly": True},
+        "mounts": [{"destination": "/proc", "type": "proc"}],
+        "linux": {"namespaces": [{"type": "mount"}, {"type": "user"}]},
+    }
+    found = container(tmp_path, spec)
+    assert found.environment == ["A=1"]
+    assert found.readonly
+    assert found.user_namespace
+    assert found.mounts_proc

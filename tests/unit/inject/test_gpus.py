@@ -1,0 +1,155 @@
+"""What a grant means in a spec: nodes, groups, files, the params hook."""
+
+from __future__ import annotations
+
+import pytest
+from gpushim.allocate.grant import Grant
+from gpushim.host.model import DriverTree, ExtraMount, Gpu, Inventory
+from gpushim.inject.container import Container
+from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
+from gpushim.oci.edits import Edits
+
+CONTROL = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"]
+
+
+def gpu(index: int, minor: int) -> Gpu:
+    return Gpu(index, f"GPU-{index}", minor, f"0000:0{index}:00.0", "NVIDIA A100")
+
+
+def inventory(modify: bool = True, program: str = "/usr/bin/mount") -> Inventory:
+    extra = [
+        ExtraMount("/h/icd", "/etc/vulkan/icd.d/nvidia_icd.json", ["graphics", "display"]),
+        ExtraMount("/h/cl", "/etc/OpenCL/vendors/nvidia.icd", ["compute"]),
+    ]
+    return Inventory("550.1", [], {}, extra, [], modify, program)
+
+
+def container(mounts: dict[str, str] | None = None) -> Container:
+    return Container("/b/rootfs", False, [], mounts or {"/proc": "proc"}, False, False)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "capabilities", "nodes"),
+    [
+        ([], ["compute"], []),  # B33
+        ([gpu(0, 3)], ["compute"], [*CONTROL, "nvidia3"]),
+        ([gpu(0, 3), gpu(1, 0)], [], [*CONTROL, "nvidia3", "nvidia0"]),
+        ([gpu(0, 0)], ["graphics"], [*CONTROL, "nvidia-modeset", "nvidia0"]),
+        ([gpu(0, 0)], ["compute", "display"], [*CONTROL, "nvidia-modeset", "nvidia0"]),
+    ],
+)
+def test_nodes(gpus: list[Gpu], capabilities: list[str], nodes: list[str]) -> None:
+    assert needed_nodes(Grant(gpus, capabilities)) == nodes
+
+
+def test_devices_and_their_groups() -> None:
+    """A node that is not for everybody needs its group: 0660 root:video."""
+    edits = Edits()
+    facts = {
+        "nvidiactl": (195, 255, 0o666, 0, 0),
+        "nvidia0": (195, 0, 0o660, 0, 44),
+        "nvidia1": (195, 1, 0o660, 0, 44),
+        "nvidia2": (195, 2, 0o664, 0, 45),
+        "nvidia3": (195, 3, 0o666, 0, 46),
+        "nvidia4": (195, 4, 0o600, 5, 0),
+    }
+    device_edits(edits, "/h/dev", facts)
+    assert edits.additional_gids == [44, 45]
+    first = edits.device_nodes[1]
+    assert (first.path, first.host_path) == ("/dev/nvidia0", "/h/dev/nvidia0")
+    assert (first.major, first.minor, first.file_mode, first.uid, first.gid) == (
+        195,
+        0,
+        0o660,
+        0,
+        44,
+    )
+    assert {node.permissions for node in edits.device_nodes} == {"rw"}
+
+
+def test_groups_mean_something_else_in_a_user_namespace() -> None:
+    """B15."""
+    edits = Edits()
+    edits.bind_devices = True
+    device_edits(edits, "/dev", {"nvidia0": (195, 0, 0o660, 0, 44)})
+    assert edits.additional_gids == []
+
+
+def mounted(edits: Edits) -> dict[str, str]:
+    return {mount.container_path: mount.host_path for mount in edits.mounts}
+
+
+TREE = DriverTree("/t", ["libcuda.so.1"], [])
+SOCKET = ("/run/nvidia-persistenced/socket", "/run/nvidia-persistenced/socket")
+
+
+def test_driver_files() -> None:
+    edits = Edits()
+    grant = Grant([gpu(0, 0)], ["compute", "utility"])
+    assert driver_edits(edits, container(), grant, inventory(), TREE, [SOCKET]) == (
+        "/usr/local/nvidia"
+    )
+    assert mounted(edits) == {
+        "/usr/local/nvidia": "/t",
+        "/usr/bin/nvidia-smi": "/t/bin/nvidia-smi",
+        "/etc/OpenCL/vendors/nvidia.icd": "/h/cl",
+        SOCKET[1]: SOCKET[0],
+    }
+    options = {mount.container_path: mount.options for mount in edits.mounts}
+    assert "ro" in options["/usr/local/nvidia"]
+    assert "ro" not in options[SOCKET[1]]
+    assert "noexec" in options[SOCKET[1]]
+    assert edits.remove_hooks == ["nvidia-container-runtime-hook", "nvidia-container-toolkit"]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "paths"),
+    [
+        ([], {"/usr/local/nvidia"}),
+        (["video"], {"/usr/local/nvidia"}),
+        (["utility"], {"/usr/local/nvidia", "/usr/bin/nvidia-smi"}),
+        (["graphics"], {"/usr/local/nvidia", "/etc/vulkan/icd.d/nvidia_icd.json"}),
+    ],
+)
+def test_only_what_the_capabilities_call_for(capabilities: list[str], paths: set[str]) -> None:
+    edits = Edits()
+    driver_edits(edits, container(), Grant([], capabilities), inventory(), TREE, [])
+    assert mounted(edits).keys() == paths
+
+
+def test_what_the_user_mounts_stays_the_users() -> None:
+    edits = Edits()
+    user = {"/usr/local/nvidia": "bind", "/usr/bin": "bind", "/etc/OpenCL": "bind", "/run": "bind"}
+    grant = Grant([], ["compute", "utility"])
+    place = driver_edits(edits, container(user), grant, inventory(), TREE, [SOCKET])
+    assert place == "/opt/gpushim/nvidia"
+    assert mounted(edits) == {place: "/t"}
+
+
+def test_the_params_hook() -> None:
+    edits = Edits()
+    params_hook(edits, container(), inventory(), "/run/gpushim/params", True)
+    (hook,) = edits.hooks
+    assert hook.hook_name == "createContainer"
+    assert hook.path == "/usr/bin/mount"
+    assert hook.args == [
+        *["mount", "-n", "--bind", "-o", "ro", "/run/gpushim/params"],
+        "/b/rootfs/proc/driver/nvidia/params",
+    ]
+    assert hook.env == ["LC_ALL=C"]
+
+
+@pytest.mark.parametrize(
+    ("mounts", "modify", "program", "enabled"),
+    [
+        ({"/proc": "proc"}, True, "/usr/bin/mount", False),
+        ({"/proc": "proc"}, False, "/usr/bin/mount", True),
+        ({"/proc": "proc"}, True, "", True),
+        ({"/proc": "bind"}, True, "/usr/bin/mount", True),
+        ({"/sys": "sysfs"}, True, "/usr/bin/mount", True),
+    ],
+)
+def test_no_params_hook(mounts: dict[str, str], modify: bool, program: str, enabled: bool) -> None:
+    edits = Edits()
+    params_hook(edits, container(mounts), inventory(modify, program), "/p", enabled)
+    assert edits.hooks == []

@@ -21,6 +21,7 @@ ORDER = [
     ["host"],
     ["cdi"],
     ["snapshot"],
+    ["refresh"],
     ["allocate"],
     ["limits"],
     ["inject"],

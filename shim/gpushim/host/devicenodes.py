@@ -1,0 +1,66 @@
+"""What the create path needs to know of the host's device nodes: a stat of each, always afresh.
+
+Major numbers move between boots (nvidia-uvm and nvidia-caps have none of their own), so they are
+never kept.
+"""
+
+from __future__ import annotations
+
+import posix
+from _stat import S_IMODE, S_ISCHR
+
+from . import procfiles
+
+CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+MODESET_NODE = "nvidia-modeset"
+MODESET_CAPABILITIES = ("display", "graphics")
+
+
+def gpu_node(minor: int) -> str:
+    """The name of a GPU's node in the dev root."""
+    return f"nvidia{minor}"
+
+
+def node_facts(dev_root: str, name: str) -> tuple[int, int, int, int, int] | None:
+    """(major, minor, permission bits, uid, gid) of a node; None unless it is a character device."""
+    try:
+        found = posix.stat(f"{dev_root}/{name}")
+    except OSError:
+        return None
+    if not S_ISCHR(found.st_mode):
+        return None
+    number = found.st_rdev
+    return (
+        posix.major(number),
+        posix.minor(number),
+        S_IMODE(found.st_mode) & 0o777,
+        found.st_uid,
+        found.st_gid,
+    )
+
+
+def character_majors(proc_root: str) -> dict[str, int]:
+    """Name -> major number of the character devices in /proc/devices; empty if unreadable."""
+    majors: dict[str, int] = {}
+    for line in (procfiles.text(proc_root + "/devices") or "").split("\n"):
+        if line.startswith("Block devices"):
+            break
+        words = line.split()
+        if len(words) == 2 and words[0].isdecimal():
+            majors.setdefault(words[1], int(words[0]))
+    return majors
+
+
+def uvm_warning(proc_root: str, major: int) -> str:
+    """A sentence if the node of nvidia-uvm has another major number than the kernel gave it.
+
+    With such a node CUDA fails to initialise (error 999). "" if all is well, or the kernel's list
+    does not tell.
+    """
+    kernel = character_majors(proc_root).get("nvidia-uvm")
+    if kernel is None or kernel == major:
+        return ""
+    return (
+        f"The device node nvidia-uvm has major number {major}, but the kernel uses {kernel} for "
+        "it: CUDA will not work until the node is made anew."
+    )

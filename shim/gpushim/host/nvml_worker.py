@@ -1,0 +1,138 @@
+"""The program that asks NVML, in a process of its own, since a sick driver can hang any call.
+
+It is run by its path, as `python -I nvml_worker.py LIBRARY WAKE BUS_ID...`: LIBRARY is the
+absolute path of the driver's libnvidia-ml.so.1, WAKE a comma list of device nodes that are opened
+first (the driver learns the UUID of a GPU when its node is first opened). With LIBRARY empty that
+is all it does. Each answer is one line
+of JSON on stdout, written as soon as it is known, so that what came before a hang counts:
+
+    {"driver_version": "550.163.01", "cuda_version": "12.4"}   or   {"error": words, "code": n}
+    {"bus_id": ..., "uuid": ..., "model": ..., "memory": bytes, "compute_capability": "8.0",
+     "brand": "tesla", "mig_enabled": false}                   or   {"bus_id": ..., "error": words}
+    {"done": true}
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pynvml
+
+_PR_SET_PDEATHSIG = 1
+_SIGKILL = 9
+
+# The brand names that NVIDIA_REQUIRE_* variables use.
+_BRANDS = {
+    pynvml.NVML_BRAND_UNKNOWN: "unknown",
+    pynvml.NVML_BRAND_QUADRO: "quadro",
+    pynvml.NVML_BRAND_TESLA: "tesla",
+    pynvml.NVML_BRAND_NVS: "nvs",
+    pynvml.NVML_BRAND_GRID: "grid",
+    pynvml.NVML_BRAND_GEFORCE: "geforce",
+    pynvml.NVML_BRAND_TITAN: "titan",
+    pynvml.NVML_BRAND_NVIDIA_VAPPS: "vapps",
+    pynvml.NVML_BRAND_NVIDIA_VPC: "vpc",
+    pynvml.NVML_BRAND_NVIDIA_VCS: "vcs",
+    pynvml.NVML_BRAND_NVIDIA_VWS: "vws",
+    pynvml.NVML_BRAND_NVIDIA_CLOUD_GAMING: "cloudgaming",
+    pynvml.NVML_BRAND_QUADRO_RTX: "quadrortx",
+    pynvml.NVML_BRAND_NVIDIA_RTX: "nvidiartx",
+    pynvml.NVML_BRAND_NVIDIA: "nvidia",
+    pynvml.NVML_BRAND_GEFORCE_RTX: "geforcertx",
+    pynvml.NVML_BRAND_TITAN_RTX: "titanrtx",
+}
+
+# What a healthy GPU may answer to a question that does not concern it, or that this driver or
+# user cannot ask.
+_NO_ANSWER = {
+    pynvml.NVML_ERROR_NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
+    pynvml.NVML_ERROR_INVALID_ARGUMENT,
+}
+
+
+def main(arguments: list[str]) -> None:
+    library, wake, *bus_ids = arguments
+    # If refresh is killed, what waits for the driver here must not stay behind.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    for node in filter(None, wake.split(",")):
+        open_once(node)
+    if not library:
+        say({"done": True})
+        return
+    try:
+        # Loaded by its path, it is what pynvml's own search by name then finds: so the library is
+        # the driver root's even where the host's loader doesn't know that directory.
+        ctypes.CDLL(library, mode=ctypes.RTLD_GLOBAL)
+        pynvml.nvmlInit()
+    except OSError:
+        say({"error": f"{library} can't be loaded", "code": pynvml.NVML_ERROR_LIBRARY_NOT_FOUND})
+        return
+    except pynvml.NVMLError as error:
+        say({"error": f"NVML says: {error}", "code": error.value})
+        return
+    cuda = answer(pynvml.nvmlSystemGetCudaDriverVersion_v2)
+    say(
+        {
+            "driver_version": answer(pynvml.nvmlSystemGetDriverVersion),
+            "cuda_version": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
+        }
+    )
+    for bus_id in bus_ids:
+        say(gpu(bus_id))
+    say({"done": True})
+
+
+def open_once(node: str) -> None:
+    """Open and close a device node, which makes the driver initialise the GPU."""
+    try:
+        os.close(os.open(node, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY))
+    except OSError:
+        return  # what NVML then says of the GPU tells more than the errno
+
+
+def gpu(bus_id: str) -> dict[str, Any]:
+    """What NVML knows of one GPU, or what is wrong with it."""
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
+        memory = answer(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        compute = answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
+        mig = answer(pynvml.nvmlDeviceGetMigMode, handle)
+        return {
+            "bus_id": bus_id,
+            "uuid": answer(pynvml.nvmlDeviceGetUUID, handle),
+            "model": answer(pynvml.nvmlDeviceGetName, handle),
+            "memory": memory.total if memory else None,
+            "compute_capability": f"{compute[0]}.{compute[1]}" if compute else None,
+            "brand": _BRANDS.get(answer(pynvml.nvmlDeviceGetBrand, handle), "unknown"),
+            "mig_enabled": mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig else False,
+        }
+    except pynvml.NVMLError as error:
+        return {"bus_id": bus_id, "error": f"NVML says: {error}"}
+
+
+def answer(question: Callable[..., Any], *arguments: Any) -> Any:
+    """NVML's answer, None where it has none; raises NVMLError if the GPU is in trouble."""
+    try:
+        found = question(*arguments)
+    except pynvml.NVMLError as error:
+        if error.value in _NO_ANSWER:
+            return None
+        raise
+    # Older versions of nvidia-ml-py return bytes.
+    return found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+
+
+def say(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

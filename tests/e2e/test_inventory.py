@@ -14,6 +14,7 @@ import pytest
 from gpushim.places import Places
 
 from tests.fakehost import Description, FakeHost, GpuSpec, build
+from tests.harness import PrivateDockerd
 
 pytestmark = pytest.mark.e2e
 
@@ -90,3 +91,36 @@ def test_a_wrong_configuration_is_told_by_refresh(machine: Machine) -> None:
     finally:
         path.write_text(content)
     assert machine.ctl("refresh").returncode == 0
+
+
+@pytest.mark.docker
+def test_explain_knows_a_container_by_its_name(machine: Machine, dockerd: PrivateDockerd) -> None:
+    machine.host.set_modify_device_files(0)
+    content = dockerd.config_path.read_bytes()
+    where = ["--config", str(dockerd.config_path), "--pidfile", str(dockerd.run / "docker.pid")]
+    image = dockerd.import_image("busybox")
+    assert machine.ctl("install", *where).returncode == 0
+    options = ["--network=none", "--runtime=gpushim", "-e", "NVIDIA_VISIBLE_DEVICES=2"]
+    try:
+        done = dockerd.docker("run", "-d", "--name=web", *options, image, "sleep", "60")
+        assert done.returncode == 0, done.stderr
+        container = done.stdout.strip()
+        shown = machine.json("explain", "web")
+        assert shown["id"] == container
+        assert shown["request"]["devices"] == ["2"]
+        assert [gpu["uuid"] for gpu in shown["grant"]["gpus"]] == [machine.host.gpus[2].uuid]
+        assert shown["before"] != shown["after"]
+        told = machine.ctl("explain", container[:8]).stdout
+        assert "environment NVIDIA_VISIBLE_DEVICES=2" in told
+        # What has GPUs keeps its runtime.
+        refused = machine.ctl("uninstall")
+        assert refused.returncode == 1
+        assert container in refused.stderr
+        assert os.path.exists(machine.places.launcher)
+    finally:
+        dockerd.docker("rm", "--force", "web")
+    assert machine.ctl("explain", container[:8]).returncode == 1
+    assert machine.ctl("uninstall").returncode == 0
+    assert dockerd.config_path.read_bytes() == content
+    for backup in dockerd.config_path.parent.glob("*.bak-gpushim-*"):
+        backup.unlink()

@@ -35,7 +35,6 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "libnvidia-pkcs11": _COMPUTE,
     "libnvidia-pkcs11-openssl3": _COMPUTE,
     "libnvidia-nvvm": _COMPUTE,
-    "libnvidia-nvvm70": _COMPUTE,
     "libnvidia-tileiras": _COMPUTE,
     "libnvidia-gpucomp": _COMPUTE_AND_GRAPHICS,
     "libnvidia-allocator": _COMPUTE_AND_GRAPHICS,
@@ -82,7 +81,6 @@ OWN_VERSION = frozenset(
         "libnvidia-egl-wayland2",
         "libnvidia-egl-xcb",
         "libnvidia-egl-xlib",
-        "libnvidia-nvvm70",
         "libnvsdm",
     }
 )
@@ -97,10 +95,31 @@ BINARIES: dict[str, tuple[str, ...]] = {
     "nvidia-cuda-mps-server": _COMPUTE,
     "nvidia-xconfig": _GRAPHICS,
     "nvidia-settings": _GRAPHICS,
+    "nvidia-ngx-updater": _NGX,
 }
 
-# Link -> the library's soname that it leads to, beside the links that every library gets.
-EXTRA_LINKS: dict[str, str] = {"libGLX_indirect.so.0": "libGLX_nvidia.so.0"}
+# Libraries that the driver's installer gives a link without a version ("libcuda.so").
+DEVELOPMENT_LINKS = frozenset(
+    {
+        "libcuda",
+        "libnvcuvid",
+        "libnvidia-allocator",
+        "libnvidia-cfg",
+        "libnvidia-encode",
+        "libnvidia-fbc",
+        "libnvidia-ml",
+        "libnvidia-nvvm",
+        "libnvidia-opticalflow",
+        "libnvidia-ptxjitcompiler",
+        "libvdpau_nvidia",
+    }
+)
+
+# Link -> the soname that it leads to: programs ask for the libraries by these names too.
+EXTRA_LINKS: dict[str, str] = {
+    "libGLX_indirect.so.0": "libGLX_nvidia.so.0",
+    "libnvidia-nvvm70.so.4": "libnvidia-nvvm.so.4",
+}
 
 # Debian and Ubuntu, Fedora and RHEL, SUSE and Arch, each with what it has for 32 bits.
 _BASES = (
@@ -135,10 +154,10 @@ BINARY_DIRECTORIES = (
 
 _SHARE = ("usr/share", "usr/local/share", "etc")
 
-# (directories beneath _SHARE or others, file names, directories in the container, capabilities)
-EXTRA_FILES: tuple[
-    tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]], ...
-] = (
+# directories, file names, directories in the container, capabilities
+ExtraFiles = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+_EXTRA_FILES: tuple[ExtraFiles, ...] = (
     (("etc/OpenCL/vendors",), ("nvidia.icd",), ("/etc/OpenCL/vendors",), _COMPUTE),
     (
         tuple(share + "/vulkan/icd.d" for share in _SHARE),
@@ -189,7 +208,14 @@ XORG_IN_CONTAINER = ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules")
 XORG_DIRECTORIES = tuple(
     base + below
     for base in _BASES
-    for below in ("/xorg/modules", "/nvidia/xorg", "/nvidia/current", "/nvidia/current/xorg")
+    for below in (
+        "/xorg/modules/drivers",
+        "/xorg/modules/extensions",
+        "/xorg/modules",
+        "/nvidia/xorg",
+        "/nvidia/current",
+        "/nvidia",
+    )
 )
 
 # Where libgbm looks for back ends is fixed when it is built, and no place is common to all: the
@@ -208,8 +234,26 @@ FIRMWARE_DIRECTORIES = (
     "usr/lib/firmware",
 )
 FIRMWARE_CAPABILITIES = _GRAPHICS
+GBM_CAPABILITIES = _GRAPHICS
 
 
 def capabilities_of(stem: str) -> tuple[str, ...]:
     """The capabilities any of which call for the library `stem` (its name up to ".so")."""
     return LIBRARIES.get(stem, ANY)
+
+
+def extra_files(version: str) -> tuple[ExtraFiles, ...]:
+    """What has a fixed path in the container, for a driver of this version."""
+    profiles = (
+        f"nvidia-application-profiles-{version}-rc",
+        f"nvidia-application-profiles-{version}-key-documentation",
+    )
+    share = ("usr/share/nvidia", "usr/local/share/nvidia")
+    modules = tuple(place + "/drivers" for place in XORG_IN_CONTAINER)
+    extensions = tuple(place + "/extensions" for place in XORG_IN_CONTAINER)
+    return (
+        *_EXTRA_FILES,
+        (share, profiles, ("/usr/share/nvidia",), _GRAPHICS),
+        (XORG_DIRECTORIES, ("nvidia_drv.so",), modules, _DISPLAY),
+        (XORG_DIRECTORIES, ("libglxserver_nvidia.so",), extensions, _DISPLAY),
+    )

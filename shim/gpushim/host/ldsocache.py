@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from _struct import Struct, pack
 
+from gpushim.host.libraryorder import name_bytes, order_key
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    # directory, file names in the order of `sort_names`, flags of the entries
+    # directory, file names in the order of libraryorder.sort_names, flags of the entries
     Addition = tuple[str, Sequence[str], int]
     # flags, name, path, OS version, hwcap: the fields of glibc's struct file_entry_new
     Entry = tuple[int, bytes, bytes, int, int]
@@ -64,58 +66,6 @@ class LoaderCache:
         self.generator = generator
         self.hwcaps = hwcaps or []
         self.endian = endian
-
-
-# Ranks of bytes in the order of glibc's _dl_cache_libcmp, where char is signed: first the negative
-# ones, then the end of the name (_END), then the positive ones, and digits after any other.
-_END = b"\x80"
-_RANKS = bytearray(256)
-for _byte in range(128):
-    _RANKS[128 + _byte] = _byte
-_RANKS[1:128] = bytes(127)
-_others = [byte for byte in range(1, 128) if not 48 <= byte <= 57]
-for _place, _byte in enumerate(_others):
-    _RANKS[_byte] = 129 + _place
-for _byte in range(10):
-    _RANKS[48 + _byte] = 246 + _byte
-_RANK_TABLE = bytes(_RANKS)
-_DIGITS_ALIKE = bytes(48 if 48 <= byte <= 57 else 32 for byte in range(256))
-# After a digit's rank there is never another digit's, so this is above every single digit.
-_LARGER_NUMBER = b"\xff\xff"
-
-
-def order_key(name: bytes) -> bytes:
-    """A key that compares as glibc's _dl_cache_libcmp compares names.
-
-    Runs of digits count as numbers, and a digit comes after any other character. (Numbers beyond
-    an int, where glibc overflows, are compared by their value.)
-    """
-    if b"00" not in name.translate(_DIGITS_ALIKE):
-        return name.translate(_RANK_TABLE) + _END
-    key = []
-    position, end = 0, len(name)
-    while position < end:
-        start = position
-        while position < end and 48 <= name[position] <= 57:
-            position += 1
-        if position > start:
-            digits = name[start:position].lstrip(b"0") or b"0"
-            if len(digits) > 1:
-                key.append(_LARGER_NUMBER + pack(">H", min(len(digits), 0xFFFF)))
-            key.append(digits.translate(_RANK_TABLE))
-        else:
-            position += 1
-            key.append(name[start:position].translate(_RANK_TABLE))
-    return b"".join(key) + _END
-
-
-def sort_names(names: Sequence[str]) -> list[str]:
-    """`names` in the order in which ldconfig writes them."""
-    return sorted(names, key=lambda name: order_key(_bytes(name)), reverse=True)
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _string(data: bytes, offset: int) -> bytes:
@@ -205,14 +155,14 @@ def merge(image: bytes | None, additions: Sequence[Addition], strip: Sequence[st
     Raises LoaderCacheError if `image` is not a cache that glibc reads.
     """
     cache = parse(image) if image is not None else LoaderCache([])
-    ours = [_bytes(directory) + b"/" for directory in strip]
+    ours = [name_bytes(directory) + b"/" for directory in strip]
     added: list[Entry] = []
     taken: dict[bytes, list[int]] = {}
     for directory, names, flags in additions:
-        prefix = _bytes(directory) + b"/"
+        prefix = name_bytes(directory) + b"/"
         ours.append(prefix)
         same = [flags, _BITS_32_WITHOUT_LIBC] if flags == BITS_32 else [flags]
-        for name in map(_bytes, names):
+        for name in map(name_bytes, names):
             added.append((flags, name, prefix + name, 0, 0))
             taken[name] = taken.get(name, []) + same
     prefixes = tuple(ours)

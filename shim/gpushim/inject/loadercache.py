@@ -18,7 +18,8 @@ import posix
 from gpushim.errors import why
 from gpushim.host.ldsocache import AARCH64, BITS_32, X86_64, LoaderCacheError, merge
 from gpushim.oci.edits import Edits, Mount
-from gpushim.oci.rootfs import RootFs, RootFsError
+from gpushim.oci.rootentry import RootFsError
+from gpushim.oci.rootfs import RootFs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

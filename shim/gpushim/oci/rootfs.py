@@ -8,28 +8,24 @@ bounded size are read. Paths given to the methods are absolute in the container 
 from __future__ import annotations
 
 import posix
-from _stat import S_IMODE, S_ISDIR, S_ISLNK, S_ISREG
-from errno import EACCES, EISDIR, ELOOP, ENODATA, ENOTDIR, ENOTSUP, EPERM
+from _stat import S_ISDIR, S_ISLNK
+from errno import EACCES, EISDIR, ELOOP, ENOENT, ENOTDIR
 from posix import O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, O_PATH
 
-from gpushim.errors import GpushimError, why
+from gpushim.errors import why
+from gpushim.oci import rootentry
+from gpushim.oci.rootentry import RootFsError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 _MOST_LINKS = 40  # as the kernel's own limit for one path
+_MOST_STEPS = 256
 _WALK = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
-_READ = posix.O_RDONLY | posix.O_NONBLOCK | posix.O_NOCTTY | O_NOFOLLOW | O_CLOEXEC
-_CREATE = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | O_NOFOLLOW | O_CLOEXEC
-_LABEL = "security.selinux"
-
-
-class RootFsError(GpushimError):
-    """Something in the container's root file system is not what it has to be.
-
-    errno: of the OSError behind it, 0 if there was none.
-    """
-
-    def __init__(self, path: str, reason: str, errno: int = 0) -> None:
-        super().__init__(f"{path} in the container's root file system can't be used: {reason}.")
-        self.errno = errno
 
 
 class RootFs:
@@ -75,23 +71,27 @@ class RootFs:
             fd = deeper
         return fd
 
-    def _status(self, path: str) -> posix.stat_result | None:
-        """What is at `path`, a link as itself; None if nothing is."""
-        parts = split(path)
-        if not parts:
-            return posix.fstat(self.fd)
+    def _at(self, path: str, parts: list[str], action: Callable[[int], T]) -> T | None:
+        """What `action` returns for the open directory; None if anything it needs is absent."""
         try:
-            fd = self._open_directory(parts[:-1], path)
+            fd = self._open_directory(parts, path)
         except FileNotFoundError:
             return None
         try:
-            return posix.stat(parts[-1], dir_fd=fd, follow_symlinks=False)
+            return action(fd)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise RootFsError(path, why(error), error.errno or 0) from None
         finally:
             posix.close(fd)
+
+    def _status(self, path: str) -> posix.stat_result | None:
+        """What is at `path`, a link as itself; None if nothing is."""
+        parts = split(path)
+        if not parts:
+            return posix.fstat(self.fd)
+        return self._at(path, parts[:-1], lambda fd: rootentry.look(fd, parts[-1]))
 
     def exists(self, path: str) -> bool:
         """Whether there is anything at `path`, be it a dangling link."""
@@ -103,44 +103,12 @@ class RootFs:
 
     def listdir(self, path: str) -> list[str]:
         """The names in a directory, sorted; none if it is absent."""
-        try:
-            fd = self._open_directory(split(path), path)
-        except FileNotFoundError:
-            return []
-        try:
-            readable = posix.open(".", posix.O_RDONLY | O_DIRECTORY | O_CLOEXEC, dir_fd=fd)
-            try:
-                return sorted(posix.listdir(readable))
-            finally:
-                posix.close(readable)
-        except OSError as error:
-            raise RootFsError(path, why(error), error.errno or 0) from None
-        finally:
-            posix.close(fd)
+        return self._at(path, split(path), rootentry.names) or []
 
     def read_regular(self, path: str, limit: int) -> bytes | None:
         """The content of a regular file of at most `limit` bytes; None if it is absent."""
         parts = _file_parts(path)
-        try:
-            directory = self._open_directory(parts[:-1], path)
-        except FileNotFoundError:
-            return None
-        try:
-            # Opening a device can have effects, so look first; and again at what was opened.
-            _require_regular(path, posix.stat(parts[-1], dir_fd=directory, follow_symlinks=False))
-            fd = posix.open(parts[-1], _READ, dir_fd=directory)
-            try:
-                status = posix.fstat(fd)
-                _require_regular(path, status)
-                return _read(fd, path, limit, status.st_size)
-            finally:
-                posix.close(fd)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise RootFsError(path, why(error), error.errno or 0) from None
-        finally:
-            posix.close(directory)
+        return self._at(path, parts[:-1], lambda fd: rootentry.read(fd, parts[-1], path, limit))
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a regular file as a whole: a new file in the place of the old one.
@@ -149,43 +117,19 @@ class RootFs:
         directory's owner. The directory must exist.
         """
         parts = _file_parts(path)
-        try:
-            directory = self._open_directory(parts[:-1], path)
-        except FileNotFoundError as error:
-            raise RootFsError(path, "its folder does not exist", error.errno or 0) from None
-        try:
-            _replace(directory, parts[-1], path, data)
-        except OSError as error:
-            raise RootFsError(path, why(error), error.errno or 0) from None
-        finally:
-            posix.close(directory)
+        if not self._at(path, parts[:-1], lambda fd: rootentry.replace(fd, parts[-1], path, data)):
+            raise RootFsError(path, "its folder does not exist", ENOENT)
 
     def make_directory(self, path: str) -> None:
         """Make a directory and those above it that are missing, owned as the root directory is."""
         parts = split(path)
-        owner = posix.fstat(self.fd)
         for end in range(1, len(parts) + 1):
-            try:
-                posix.close(self._open_directory(parts[:end], path))
-            except FileNotFoundError:
-                self._make_one(parts[:end], path, owner)
+            if self._at(path, parts[:end], posix.fstat) is None:
+                self._make_one(parts[:end], path)
 
-    def _make_one(self, parts: list[str], path: str, owner: posix.stat_result) -> None:
-        above = self._open_directory(parts[:-1], path)
-        try:
-            posix.mkdir(parts[-1], 0o755, dir_fd=above)
-            fd = posix.open(parts[-1], posix.O_RDONLY | O_DIRECTORY | O_NOFOLLOW, dir_fd=above)
-            try:
-                posix.fchmod(fd, 0o755)  # whatever the umask
-                _give(fd, owner.st_uid, owner.st_gid)
-            finally:
-                posix.close(fd)
-        except FileExistsError:
-            pass  # another create was faster
-        except OSError as error:
-            raise RootFsError(path, why(error), error.errno or 0) from None
-        finally:
-            posix.close(above)
+    def _make_one(self, parts: list[str], path: str) -> None:
+        owner = posix.fstat(self.fd)
+        self._at(path, parts[:-1], lambda fd: rootentry.make_directory(fd, parts[-1], owner))
 
     def resolve_in_root(self, path: str) -> list[str]:
         """The components of `path` after every symbolic link, as seen by the container.
@@ -195,8 +139,11 @@ class RootFs:
         """
         todo = _components(path)[::-1]
         done: list[str] = []
-        links = 0
+        links = steps = 0
         while todo:
+            steps += 1
+            if links > _MOST_LINKS or steps > _MOST_STEPS:
+                raise RootFsError(path, "it leads through too many symbolic links", ELOOP)
             part = todo.pop()
             if part == "..":
                 del done[-1:]
@@ -206,8 +153,6 @@ class RootFs:
                 done.append(part)
                 continue
             links += 1
-            if links > _MOST_LINKS:
-                raise RootFsError(path, "it leads through too many symbolic links", ELOOP)
             if target.startswith("/"):
                 done = []
             todo += _components(target)[::-1]
@@ -216,22 +161,17 @@ class RootFs:
     def _link_target(self, path: str) -> str | None:
         """Where the link at `path`, whose directories are no links, leads; None if it is none."""
         parts = path.split("/")
-        fd = -1
+
+        def read(fd: int) -> str | None:
+            is_link = S_ISLNK(rootentry.look(fd, parts[-1]).st_mode)
+            return posix.readlink(parts[-1], dir_fd=fd) if is_link else None
+
         try:
-            fd = self._open_directory(parts[:-1], path)
-            status = posix.stat(parts[-1], dir_fd=fd, follow_symlinks=False)
-            return posix.readlink(parts[-1], dir_fd=fd) if S_ISLNK(status.st_mode) else None
-        except FileNotFoundError:
-            return None
+            return self._at(path, parts[:-1], read)
         except RootFsError as error:
             if error.errno == ENOTDIR:
                 return None  # beneath a file there is nothing
             raise
-        except OSError as error:
-            raise RootFsError(path, why(error), error.errno or 0) from None
-        finally:
-            if fd >= 0:
-                posix.close(fd)
 
     def read_only(self) -> bool:
         """Whether the file system, or this mount of it, takes no writes."""
@@ -255,75 +195,3 @@ def _file_parts(path: str) -> list[str]:
     if not parts:
         raise RootFsError(path, "it is a folder", EISDIR)
     return parts
-
-
-def _require_regular(path: str, status: posix.stat_result) -> None:
-    if S_ISLNK(status.st_mode):
-        raise RootFsError(path, "it is a symbolic link", ELOOP)
-    if not S_ISREG(status.st_mode):
-        raise RootFsError(path, "it is not a regular file")
-
-
-def _read(fd: int, path: str, limit: int, size: int) -> bytes:
-    chunks: list[bytes] = []
-    left = limit + 1
-    while size <= limit and left > 0:
-        chunk = posix.read(fd, min(left, max(size, 4096) + 1))
-        if not chunk:
-            return b"".join(chunks)
-        chunks.append(chunk)
-        left -= len(chunk)
-    raise RootFsError(path, f"it is larger than {limit} bytes")
-
-
-def _replace(directory: int, name: str, path: str, data: bytes) -> None:
-    try:
-        old = posix.stat(name, dir_fd=directory, follow_symlinks=False)
-        _require_regular(path, old)
-        owner, mode = old, S_IMODE(old.st_mode)
-        label = _label(directory, name)
-    except FileNotFoundError:
-        owner, mode, label = posix.fstat(directory), 0o644, b""
-    temporary = f".{name}.gpushim-{posix.urandom(6).hex()}"
-    fd = posix.open(temporary, _CREATE, 0o600, dir_fd=directory)
-    try:
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[posix.write(fd, view) :]
-            _give(fd, owner.st_uid, owner.st_gid)
-            posix.fchmod(fd, mode)  # after the owner, whose change takes set-id bits away
-            if label:
-                _set_label(fd, label)
-        finally:
-            posix.close(fd)
-        posix.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        posix.unlink(temporary, dir_fd=directory)
-        raise
-
-
-def _give(fd: int, uid: int, gid: int) -> None:
-    status = posix.fstat(fd)
-    if (status.st_uid, status.st_gid) != (uid, gid):
-        posix.fchown(fd, uid, gid)
-
-
-def _label(directory: int, name: str) -> bytes:
-    fd = posix.open(name, _READ, dir_fd=directory)
-    try:
-        return posix.getxattr(fd, _LABEL)
-    except OSError as error:
-        if error.errno in (ENODATA, ENOTSUP, EPERM):
-            return b""
-        raise
-    finally:
-        posix.close(fd)
-
-
-def _set_label(fd: int, label: bytes) -> None:
-    try:
-        posix.setxattr(fd, _LABEL, label)
-    except OSError as error:
-        if error.errno not in (ENOTSUP, EPERM):
-            raise

@@ -53,6 +53,7 @@ def create(call: Call) -> None:
     if visible_devices(variable(container.environment, VISIBLE_DEVICES)) is None:
         _leave_as_it_was(bundle)
         return
+    _refuse_taken_name(call)
     call.log.step("bundle")
 
     snapshot = obtain(call.places, capability_key(list(DEFAULT_CAPABILITIES)))
@@ -71,10 +72,11 @@ def create(call: Call) -> None:
     call.log.fields["edits"] = edits.to_json()
     call.log.step("edits")
 
-    store(bundle, text, {"grant": note_of(grant, facts)})
-    call.log.step("spec")
+    # The spec comes last: if either fails, it is as it was, and a record alone soon goes away.
     keep_record(call, bundle, request, grant, edits, library_path)
     call.log.step("record")
+    store(bundle, text, {"grant": note_of(grant, facts)})
+    call.log.step("spec")
     call.log.write("info", "granted", dumps)
 
 
@@ -85,6 +87,16 @@ def _load(call: Call) -> Bundle | None:
         return load(invocation.bundle or ".", invocation.config or "config.json")
     except OSError:
         return None
+
+
+def _refuse_taken_name(call: Call) -> None:
+    """The low-level runtime would refuse it, too, but only after another's record is replaced."""
+    state = f"{_root(call)}/{call.invocation.container_id}"
+    if _is_there(state):
+        raise GpushimError(
+            f"A container with the ID {call.invocation.container_id} exists already ({state}).",
+            "Delete it first, or take another ID.",
+        )
 
 
 def _leave_as_it_was(bundle: Bundle) -> None:
@@ -226,7 +238,6 @@ def keep_record(
 ) -> None:
     """Keeps the decision for exec and explain, and drops those of containers that are gone."""
     places = call.places
-    root = real_path(state_root(call.invocation, call.family, _environment(), posix.geteuid()))
     records.collect(places.containers)
     data = {
         "runtime": call.low_level,
@@ -241,12 +252,17 @@ def keep_record(
         "warnings": call.log.warnings,
     }
     try:
-        records.write(places.containers, call.invocation.container_id, root, data)
+        records.write(places.containers, call.invocation.container_id, _root(call), data)
     except OSError as error:
         raise GpushimError(
             f"The decision cannot be kept in {places.containers}: {why(error)}.",
             "GPUs are given only where it is on record who has them.",
         ) from None
+
+
+def _root(call: Call) -> str:
+    """Where the low-level runtime keeps the state of its containers, without symbolic links."""
+    return real_path(state_root(call.invocation, call.family, _environment(), posix.geteuid()))
 
 
 def _environment() -> dict[str, str]:

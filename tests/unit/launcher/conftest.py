@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.launcher.machine import Machine
 from tests.unit.launcher.rendered import Launcher, build_dump
 
 
@@ -16,3 +17,8 @@ def dump_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def launcher(tmp_path: Path, dump_program: Path) -> Launcher:
     """A launcher that is ready to be rendered (`install`)."""
     return Launcher(tmp_path / "host", dump_program)
+
+
+@pytest.fixture(scope="session")
+def machine(tmp_path_factory: pytest.TempPathFactory, dump_program: Path) -> Machine:
+    return Machine(tmp_path_factory.mktemp("machine"), dump_program)

@@ -26,7 +26,7 @@ ORDER = [
     ["limits"],
     ["inject"],
     ["records"],
-    ["create", "execute", "restore", "main", "entry"],
+    ["create", "execute", "restore", "main", "linked", "entry", "link"],
     ["engines"],
     ["observe"],
     ["admin"],

@@ -1,6 +1,4 @@
 import sys
-
 sys.path.insert(0, sys.argv[0][: -len("/gpushim/entry.py")])
-from gpushim.main import main
-
-main(sys.argv[1:])
+from gpushim.linked import load; load(sys.path[0], sys.argv[1])
+from gpushim.main import main; main(sys.argv[2:])

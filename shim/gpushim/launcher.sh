@@ -189,5 +189,5 @@ if [ ! -x "$_python" ] || [ ! -f "$_code/gpushim/entry.py" ]; then
 fi
 # Python alters signal dispositions and may add LC_CTYPE: it gets what it needs to undo both.
 read -r _stat <"/proc/$$/stat"
-exec "$_python" -I -S "$_code/gpushim/entry.py" "$_root" "$low_level" "$low_level_family" "$_stat" \
-    "${LC_CTYPE+=$LC_CTYPE}" "$@"
+exec "$_python" -I -S "$_code/gpushim/entry.py" "$_command" "$_root" "$low_level" \
+    "$low_level_family" "$_stat" "${LC_CTYPE+=$LC_CTYPE}" "$@"

@@ -68,7 +68,12 @@ def holds(fingerprint: dict[str, Any]) -> bool:
     for path, text in fingerprint["texts"].items():
         if procfiles.text(path) != text:
             return False
-    return fingerprint["gpus"] == _gpus(proc_root) and fingerprint["mig"] == _mig(proc_root)
+    return bool(fingerprint["gpus"] == _gpus(proc_root) and fingerprint["mig"] == _mig(proc_root))
+
+
+def boot_id() -> str:
+    """What tells this boot from others."""
+    return procfiles.text(_BOOT_ID) or ""
 
 
 def _texts(proc_root: str) -> tuple[str, ...]:

@@ -42,7 +42,7 @@ def test_each_verb_has_help(verb: str, capsys: Capture) -> None:
     assert "usage: gpushimctl" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("verb", set(cli.VERBS) - {"install", "uninstall"})
+@pytest.mark.parametrize("verb", sorted(set(cli.VERBS) - {"install", "uninstall"}))
 def test_each_verb_that_shows_something_has_json(verb: str) -> None:
     words = [verb, "--json", *(["x"] if verb == "explain" else [])]
     assert cli.parser().parse_args(words).json

@@ -53,12 +53,15 @@ class Machine:
         return Dump(self.low_level) if Path(f"{self.low_level}.cmdline").exists() else None
 
     def imports(self, *arguments: str) -> set[str]:
-        """The modules that the launcher's command line for Python imports."""
+        """The modules that a call imports where install has not put them into one file."""
         stat = Path("/proc/self/stat").read_text().strip()
-        entry = f"{CODE}/gpushim/entry.py"
         words = [str(self.installed.root), str(self.low_level), "runc", stat, "", *arguments]
         bare = _imported([self.python, "-I", "-S", "-X", "importtime", "-c", "pass"])
-        return _imported([self.python, "-I", "-S", "-X", "importtime", entry, *words]) - bare
+        # Not by entry.py, which would take the modules from the one file that install made.
+        code = "import sys; sys.path.insert(0, sys.argv[1]); from gpushim.main import main; "
+        code += "main(sys.argv[2:])"
+        timed = [self.python, "-I", "-S", "-X", "importtime", "-c", code, str(CODE)]
+        return _imported([*timed, *words]) - bare
 
 
 def _imported(command: list[str]) -> set[str]:

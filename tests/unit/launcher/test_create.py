@@ -162,6 +162,7 @@ def test_the_low_level_runtime_cannot_be_executed(
     for low_level in ("/nowhere/runc", tmp_path / "text"):
         log.unlink(missing_ok=True)
         words = [str(clean.installed.root), str(low_level), "runc", "", "", *options(state, log)]
+        words.insert(0, "create")
         done = subprocess.run(
             [clean.python, "-I", "-S", entry, *words, "create", "-b", bundle, "c1"],
             capture_output=True,

@@ -195,4 +195,4 @@ class TestTwoRuntimes:
         both.call("--root", tmp_path, "exec", "-p", "/x", "c1")
         python = both.python_started()
         assert python
-        assert [os.fsencode(both.other_low_level), b"crun"] == python.arguments[5:7]
+        assert [os.fsencode(both.other_low_level), b"crun"] == python.arguments[6:8]

@@ -1,0 +1,94 @@
+"""The modules of a call in one file: used while it is right, and never when it is not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import gpushim
+import pytest
+
+PYTHON = "/usr/bin/python3"
+KINDS = {"create": "gpushim.create", "run": "gpushim.create", "exec": "gpushim.execute"}
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A copy of the package, linked as install links it."""
+    source = Path(gpushim.__file__).parent
+    shutil.copytree(source, tmp_path / "gpushim", ignore=shutil.ignore_patterns("__pycache__"))
+    done = run(f"{tmp_path}/gpushim/link.py", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    return tmp_path
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PYTHON, "-I", "-S", *words], capture_output=True, text=True, timeout=60)
+
+
+def loaded(code: Path, command: str) -> tuple[bool, set[str]]:
+    """What `load` said, and the modules that were there afterwards."""
+    program = (
+        f"import sys; sys.path.insert(0, {str(code)!r}); from gpushim.linked import load; "
+        f"print(load({str(code)!r}, {command!r})); print(*sys.modules)"
+    )
+    done = run("-c", program)
+    assert done.returncode == 0, done.stderr
+    said, modules = done.stdout.splitlines()
+    return said == "True", set(modules.split())
+
+
+@pytest.mark.parametrize("command", sorted(KINDS))
+def test_a_call_finds_its_modules_made(code: Path, command: str) -> None:
+    said, modules = loaded(code, command)
+    assert said
+    assert {"gpushim.main", KINDS[command]} <= modules
+
+
+def test_the_modules_work_and_find_the_rest_of_the_package(code: Path) -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(code)!r}); from gpushim.linked import load; "
+        f"assert load({str(code)!r}, 'create'); import gpushim.oci.edits as edits, gpushim; "
+        "import gpushim.lowlevel; assert gpushim.oci.edits is edits; "
+        "print(gpushim.__version__, len(edits.Edits().mounts), edits.__file__)"
+    )
+    done = run("-c", program)
+    assert done.stdout.split() == [gpushim.__version__, "0", f"{code}/gpushim/oci/edits.py"]
+
+
+def test_a_source_that_changed_is_not_passed_over(code: Path) -> None:
+    with open(code / "gpushim/oci/edits.py", "a") as file:
+        file.write("# edited\n")
+    assert loaded(code, "create") == (False, loaded(code, "create")[1])
+    assert "gpushim.create" not in loaded(code, "create")[1]
+    # The file for exec has the module, too.
+    assert not loaded(code, "exec")[0]
+
+
+def test_a_source_that_went_away_is_not_passed_over(code: Path) -> None:
+    (code / "gpushim/create.py").unlink()
+    assert not loaded(code, "create")[0]
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "garbage", "other version"])
+def test_a_file_that_is_not_right_is_left_alone(code: Path, damage: str) -> None:
+    file = next((code / "gpushim/__pycache__").glob("create.*.linked"))
+    data = file.read_bytes()
+    if damage == "missing":
+        file.unlink()
+    else:
+        version = sys.hexversion.to_bytes(4, "little")
+        assert version in data or sys.version_info[:2] != (3, 11)
+        file.write_bytes(
+            {
+                "empty": b"",
+                "cut": data[: len(data) // 2],
+                "garbage": b"no byte code",
+                "other version": data[:5] + b"\x00\x00\x00\x00" + data[9:],
+            }[damage]
+        )
+    said, modules = loaded(code, "create")
+    assert not said
+    assert "gpushim.create" not in modules

@@ -1,0 +1,91 @@
+"""Bundles as an engine makes them: a spec, and a root that no container has used yet."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tests.harness import base_config
+
+from .measure import BenchError
+
+PROBE = "/usr/local/bin/probe"
+REQUEST = ("NVIDIA_VISIBLE_DEVICES=all", "NVIDIA_DRIVER_CAPABILITIES=compute,utility")
+_MNT_DETACH = 2  # sys/mount.h
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def plain_spec() -> dict[str, Any]:
+    """The spec of a container that asks for no GPU and waits to be killed."""
+    return base_config([PROBE, "sleep", "3600"], cgroups="")
+
+
+def gpu_spec(rootfs: Path, fixture: str) -> dict[str, Any]:
+    """The spec of one that asks for every GPU, with a hook that gives it the driver's params."""
+    spec = base_config([PROBE, "sleep", "3600"], cgroups="", env=REQUEST)
+    spec["hooks"] = {"createContainer": [{"path": fixture, "args": ["procdriver", str(rootfs)]}]}
+    return spec
+
+
+def large_spec(rootfs: Path, fixture: str) -> dict[str, Any]:
+    """A spec of 4 MB that asks for every GPU, large in all of its parts that can be."""
+    spec = gpu_spec(rootfs, fixture)
+    spec["process"]["env"] += [f"SERVICE_{n}_ADDRESS=10.0.{n % 256}.1:{n}" for n in range(10000)]
+    spec["mounts"] += [
+        {
+            "destination": f"/srv/data/{number}",
+            "type": "bind",
+            "source": f"/var/lib/engine/volumes/{number:064x}/_data",
+            "options": ["rbind", "rprivate", "rw"],
+        }
+        for number in range(13000)
+    ]
+    spec["annotations"] = {f"example.org/label-{n}": f"value {n} " + "x" * 100 for n in range(8000)}
+    return spec
+
+
+class Bundle:
+    """A bundle whose root is an overlay on an image, as an engine's is."""
+
+    def __init__(self, path: Path, image: Path) -> None:
+        self.path = path
+        self.rootfs = path / "rootfs"
+        self._image = image
+        self._layers = path / "layers"
+        self.spec: dict[str, Any] = {}
+        self._text = b""
+        self.rootfs.mkdir(parents=True)
+
+    def fill(self, spec: dict[str, Any]) -> None:
+        """Decide on the spec that each container begins with."""
+        self.spec = spec
+        self._text = json.dumps(spec).encode()
+
+    def renew(self, container: str) -> None:
+        """Bring everything into the state before a container's create, whoever used it before."""
+        _libc.umount2(os.fsencode(self.rootfs), _MNT_DETACH)
+        shutil.rmtree(self._layers, ignore_errors=True)
+        for name in ("upper", "work"):
+            (self._layers / name).mkdir(parents=True)
+        options = (
+            f"lowerdir={self._image},upperdir={self._layers}/upper,workdir={self._layers}/work"
+        )
+        target = os.fsencode(self.rootfs)
+        if _libc.mount(b"overlay", target, b"overlay", 0, os.fsencode(options)) != 0:
+            reason = os.strerror(ctypes.get_errno())
+            raise BenchError(f"No overlay can be mounted on {self.rootfs}: {reason}.")
+        for name in ("config.json.gpushim", "config.json.gpushim-orig", "init.pid", "log.json"):
+            (self.path / name).unlink(missing_ok=True)
+        text = self._text.replace(
+            b'"cgroupsPath": ""', b'"cgroupsPath": "/%s"' % container.encode()
+        )
+        (self.path / "config.json").write_bytes(text)
+
+    def read(self) -> dict[str, Any]:
+        """Return config.json as it is now."""
+        spec: dict[str, Any] = json.loads((self.path / "config.json").read_bytes())
+        return spec

@@ -19,7 +19,7 @@ from gpushim.inject.environment import container_environment
 from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
 from gpushim.inject.loadercache import Target, make_visible
 from gpushim.oci.apply import apply
-from gpushim.oci.bundle import Bundle, load, restore_original, store
+from gpushim.oci.bundle import Bundle, UnreadableSpec, load, restore_original, store
 from gpushim.oci.edits import Edits
 from gpushim.oci.files import real_path
 from gpushim.oci.invocation import state_root
@@ -86,6 +86,11 @@ def _load(call: Call) -> Bundle | None:
     try:
         return load(invocation.bundle or ".", invocation.config or "config.json")
     except OSError:
+        return None
+    except UnreadableSpec as error:
+        # Where nothing can be a request, plain or in an escape, the low-level runtime is to judge.
+        if f'"{VISIBLE_DEVICES}=' in error.text or "\\u00" in error.text:
+            raise
         return None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gpushim.errors import GpushimError
 from gpushim.host.model import HEALTHY
+from gpushim.request.nvidia import brief
 from gpushim.request.request import ALL
 
 TYPE_CHECKING = False
@@ -66,12 +67,12 @@ def _find(name: str, request: Request, gpus: Sequence[Gpu]) -> Gpu:
     if len(matching) > 1:
         found = ", ".join(gpu.uuid for gpu in matching)
         raise Unavailable(
-            f"{_asked(request)}, but '{name}' is the beginning of more than one UUID: {found}.",
+            f"{_asked(request)}, but '{brief(name)}' is the beginning of more than one UUID: {found}.",
             "Give more of it.",
         )
     if not matching:
         raise Unavailable(
-            f"{_asked(request)}, but there is no GPU '{name}' here: {_table(gpus)}.",
+            f"{_asked(request)}, but there is no GPU '{brief(name)}' here: {_table(gpus)}.",
             "Ask for one of these by index or UUID.",
         )
     gpu = matching[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpushim.errors import GpushimError
-from gpushim.request.nvidia import VISIBLE_DEVICES, variable
+from gpushim.request.nvidia import VISIBLE_DEVICES, brief, variable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,12 +68,12 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[int, str]]) -> tuple[s
     if all(entry in by_index for entry in entries):
         translated = ",".join(by_index[entry] for entry in entries)
         return translated, (
-            f"{CUDA_VISIBLE_DEVICES}={value} counts as the host does; in the container it was "
+            f"{CUDA_VISIBLE_DEVICES}={brief(value)} counts as the host does; in the container it was "
             f"changed to {translated}."
         )
     inside = f"0 to {len(gpus) - 1}" if gpus else "none"
     return None, (
-        f"{CUDA_VISIBLE_DEVICES}={value} leaves CUDA without a device: the container's GPUs are "
+        f"{CUDA_VISIBLE_DEVICES}={brief(value)} leaves CUDA without a device: the container's GPUs are "
         f"numbered {inside}, and its UUIDs are {', '.join(uuid for _, uuid in gpus) or 'none'}."
     )
 

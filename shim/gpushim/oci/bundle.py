@@ -24,6 +24,14 @@ FORMAT = 1
 MAX_SIZE = 64 << 20
 
 
+class UnreadableSpec(GpushimError):
+    """config.json is no JSON object, or one that two readers would understand differently."""
+
+    def __init__(self, path: str, reason: str, text: str) -> None:
+        super().__init__(f"{path} cannot be read as a spec: {reason}.")
+        self.text = text
+
+
 class Bundle:
     """One bundle's spec as it was before gpushim.
 
@@ -77,7 +85,7 @@ def load(directory: str, config_name: str) -> Bundle:
     try:
         found, _ = members(bundle.text, skip_space(bundle.text, 0))
     except ValueError as error:
-        raise GpushimError(f"{config_path} cannot be read as a spec: {error}.") from None
+        raise UnreadableSpec(config_path, str(error), bundle.text) from None
     bundle.spec = {name: value for name, (_, _, value) in found.items()}
     return bundle
 

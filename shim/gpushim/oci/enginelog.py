@@ -22,7 +22,7 @@ def write_error(path: str, log_format: str, message: str) -> bool:
     return append_line(path, line)
 
 
-def append_line(path: str, line: str, mode: int = 0o644) -> bool:
+def append_line(path: str, line: str, mode: int = 0o640) -> bool:
     """Appends `line` to the file with one write, so that lines of two writers never mix."""
     flags = posix.O_WRONLY | posix.O_APPEND | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NONBLOCK
     try:

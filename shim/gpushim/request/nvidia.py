@@ -18,6 +18,8 @@ DRIVER_CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 CAPABILITIES = ("compat32", "compute", "display", "graphics", "ngx", "utility", "video")
 DEFAULT_CAPABILITIES = ("compute", "utility")
 
+_BRIEF = 200
+
 
 def variable(environment: Sequence[object], name: str) -> str | None:
     """The value of `name` in a spec's list of NAME=value; the last one counts, as with runc."""
@@ -39,9 +41,9 @@ def read_request(environment: Sequence[object], supported: Sequence[str]) -> Req
     if devices is None:
         return None
     wanted = variable(environment, DRIVER_CAPABILITIES)
-    sources = {"devices": f"environment {VISIBLE_DEVICES}={value}"}
+    sources = {"devices": f"environment {VISIBLE_DEVICES}={brief(value or '')}"}
     if wanted:
-        sources["capabilities"] = f"environment {DRIVER_CAPABILITIES}={wanted}"
+        sources["capabilities"] = f"environment {DRIVER_CAPABILITIES}={brief(wanted)}"
     else:
         sources["capabilities"] = "default"
     return Request(devices, driver_capabilities(wanted, supported), sources)
@@ -67,6 +69,11 @@ def visible_devices(value: str | None) -> list[str] | None:
     return list(dict.fromkeys(names))
 
 
+def brief(value: str) -> str:
+    """A value as a sentence or a log can hold it: whatever a variable holds, only its beginning."""
+    return value if len(value) <= _BRIEF else f"{value[:_BRIEF]}..."
+
+
 def driver_capabilities(value: str | None, supported: Sequence[str]) -> list[str]:
     """The capabilities that a value of NVIDIA_DRIVER_CAPABILITIES names, sorted.
 
@@ -80,7 +87,8 @@ def driver_capabilities(value: str | None, supported: Sequence[str]) -> list[str
     refused = sorted(names.difference(supported))
     if refused:
         raise GpushimError(
-            f"{DRIVER_CAPABILITIES}={value} names the driver capability '{refused[0]}', "
+            f"{DRIVER_CAPABILITIES}={brief(value)} names the driver capability "
+            f"'{brief(refused[0])}', "
             f"but here there are only {', '.join(sorted(supported))} (and all).",
             "Change the variable, or request.supported-driver-capabilities in the configuration."
             if refused[0] in CAPABILITIES

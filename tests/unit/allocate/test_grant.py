@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from gpushim.allocate.grant import Unavailable, grant_named
 from gpushim.host.model import Gpu
+from gpushim.request.nvidia import brief
 from gpushim.request.request import Request
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -70,7 +71,7 @@ def test_what_is_not_there(name: str) -> None:
         grant_named(request("0", name), machine())
     said = str(caught.value)
     assert "NVIDIA_VISIBLE_DEVICES=0," in said
-    assert f"there is no GPU '{name}' here" in caught.value.sentence
+    assert f"there is no GPU '{brief(name)}' here" in caught.value.sentence
     for gpu in machine():
         assert f"{gpu.index} = {gpu.model} {gpu.uuid}" in said
     assert "lost from the bus" in said

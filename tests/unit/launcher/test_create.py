@@ -151,6 +151,14 @@ def test_a_spec_that_is_broken(clean: Machine, state: Path, log: Path) -> None:
     assert "process is there twice" in message(log)
 
 
+def test_a_spec_that_is_broken_and_asks_for_nothing(clean: Machine, state: Path, log: Path) -> None:
+    """A word that only looks like a request made the launcher ask: it is not gpushim's to judge."""
+    bundle = clean.bundle()
+    (bundle / "config.json").write_text('{"a":"nvidia-container-toolkit"","b":1,"b":2}')
+    assert clean.call(*options(state, log), "create", "--bundle", bundle, "c5").returncode == 0
+    assert clean.reached()
+
+
 def test_the_low_level_runtime_cannot_be_executed(
     clean: Machine, state: Path, log: Path, tmp_path: Path
 ) -> None:

@@ -47,6 +47,7 @@ def _end(number: int, frame: object) -> NoReturn:
 
 def _show(stage: Stage, report: Report, began: float) -> None:
     report.title("gpushim demo")
+    report.say("Setting up. The first time, an image is built, which takes a minute or so.")
     stage.find_machine()
     stage.start_engine()
     engine = stage.engine

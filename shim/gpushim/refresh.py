@@ -23,7 +23,7 @@ from .config import Config
 from .errors import GpushimError, harmless, why
 from .host import statefiles, treecollect
 from .host.collect import Collected, collect
-from .host.fingerprint import take
+from .host.fingerprint import boot_id, take
 from .log import Log
 from .oci import jsontext
 from .oci.enginelog import append_line
@@ -147,7 +147,7 @@ def _fail(places: Places, request: str, error: GpushimError) -> None:
 
 
 def _keep_partial(places: Places, content: dict[str, Any], finished: float) -> None:
-    data = {"format": FORMAT, "finished": finished, **content}
+    data = {"format": FORMAT, "finished": finished, "boot": boot_id(), **content}
     write_whole(partial_path(places), jsontext.dumps(data).encode(), 0o644)
 
 

@@ -177,7 +177,7 @@ def _serving(
         return found
     data = statefiles.read(partial_path(state))
     try:
-        if data is None or data["finished"] < began:
+        if data is None or data["boot"] != fingerprint.boot_id() or data["finished"] < began:
             return None
         if "error" in data:
             if data["request"] == request:

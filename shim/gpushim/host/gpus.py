@@ -6,6 +6,7 @@ kernel-open/nvidia/nv-procfs.c: lines of "Label: \\t value".
 
 from __future__ import annotations
 
+import os
 import re
 
 from ..errors import harmless
@@ -116,11 +117,12 @@ def nvidia_devices(sys_root: str) -> list[str] | None:
     Vendor 0x10de and class 0x03xxxx: they are there without any driver.
     """
     devices = sys_root + "/bus/pci/devices"
-    listed = procfiles.names(devices)
+    if not os.path.isdir(devices):
+        return None
     found = []
-    for bus_id in listed:
+    for bus_id in procfiles.names(devices):
         vendor = (procfiles.text(f"{devices}/{bus_id}/vendor") or "").strip()
         kind = (procfiles.text(f"{devices}/{bus_id}/class") or "").strip()
         if vendor == "0x10de" and kind.startswith("0x03"):
             found.append(bus_id)
-    return found if listed else None
+    return found

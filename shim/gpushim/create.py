@@ -179,7 +179,8 @@ def _edits(
         )
     tree = inventory.trees[capability_key(grant.capabilities)]
     sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
-    place = driver_edits(edits, container, grant, inventory, tree, sockets)
+    has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
+    place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
     params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
     target = Target(tree, place, None, posix.uname().machine)
     with RootFs(container.root) as root:

@@ -29,7 +29,7 @@ GPUS = [
     Gpu(0, "GPU-00000000-0000-0000-0000-0000000000aa", 1, "0000:07:00.0", "NVIDIA A100"),
     Gpu(1, "GPU-11111111-0000-0000-0000-0000000000bb", 0, "0000:0b:00.0", "NVIDIA A100"),
 ]
-TREE = DriverTree("/var/lib/gpushim/driver/550.1/x", ["libcuda.so.1"], [])
+TREE = DriverTree("/var/lib/gpushim/driver/550.1/x", ["libcuda.so.1", "libnvidia-ml.so.1"], [])
 MACHINE = Inventory(
     "550.1",
     GPUS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpushim.errors import GpushimError
 from gpushim.host.devicenodes import CONTROL_NODES, MODESET_CAPABILITIES, MODESET_NODE, gpu_node
 from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
 
@@ -19,6 +20,9 @@ VENDOR_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
+
+# What a capability is nothing without.
+ESSENTIAL_LIBRARIES = {"compute": "libcuda.so.1", "utility": "libnvidia-ml.so.1"}
 
 
 def needed_nodes(grant: Grant) -> list[str]:
@@ -57,15 +61,27 @@ def driver_edits(
     inventory: Inventory,
     tree: DriverTree,
     sockets: Iterable[tuple[str, str]],
+    has_nvidia_smi: bool = True,
 ) -> str:
     """Adds the driver's files; returns where in the container the tree is.
 
-    sockets: (host path, container path) of the IPC sockets that exist. What a user mounts at the
-    same place stays the user's.
+    sockets: (host path, container path) of the IPC sockets that exist; has_nvidia_smi: whether the
+    tree does (Debian has it in a package of its own). What a user mounts at the same place stays
+    the user's. Raises GpushimError for a driver that lacks what the grant is
+    nothing without.
     """
+    for capability, library in ESSENTIAL_LIBRARIES.items():
+        if capability in grant.capabilities and library not in tree.libraries:
+            raise GpushimError(
+                f"The driver capability '{capability}' was asked for, but {library} of the NVIDIA "
+                f"driver {inventory.driver_version} is not installed on this machine.",
+                "Install the driver's libraries completely, or ask for other capabilities "
+                "(NVIDIA_DRIVER_CAPABILITIES).",
+            )
     place = container.tree_place()
     edits.mounts.append(Mount(tree.path, place, FILE_OPTIONS))
-    if "utility" in grant.capabilities and not container.covered(NVIDIA_SMI):
+    wants_nvidia_smi = has_nvidia_smi and "utility" in grant.capabilities
+    if wants_nvidia_smi and not container.covered(NVIDIA_SMI):
         edits.mounts.append(Mount(tree.path + "/bin/nvidia-smi", NVIDIA_SMI, FILE_OPTIONS))
     for extra in inventory.extra_mounts:
         wanted = any(capability in grant.capabilities for capability in extra.capabilities)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gpushim.allocate.grant import Grant
+from gpushim.errors import GpushimError
 from gpushim.host.model import DriverTree, ExtraMount, Gpu, Inventory
 from gpushim.inject.container import Container
 from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
@@ -79,7 +80,7 @@ def mounted(edits: Edits) -> dict[str, str]:
     return {mount.container_path: mount.host_path for mount in edits.mounts}
 
 
-TREE = DriverTree("/t", ["libcuda.so.1"], [])
+TREE = DriverTree("/t", ["libcuda.so.1", "libnvidia-ml.so.1"], [])
 SOCKET = ("/run/nvidia-persistenced/socket", "/run/nvidia-persistenced/socket")
 
 
@@ -115,6 +116,22 @@ def test_only_what_the_capabilities_call_for(capabilities: list[str], paths: set
     edits = Edits()
     driver_edits(edits, container(), Grant([], capabilities), inventory(), TREE, [])
     assert mounted(edits).keys() == paths
+
+
+def test_a_machine_without_nvidia_smi() -> None:
+    edits = Edits()
+    driver_edits(edits, container(), Grant([], ["utility"]), inventory(), TREE, [], False)
+    assert mounted(edits).keys() == {"/usr/local/nvidia"}
+
+
+@pytest.mark.parametrize(
+    ("capability", "library"), [("compute", "libcuda.so.1"), ("utility", "libnvidia-ml.so.1")]
+)
+def test_a_driver_without_what_a_capability_is_for(capability: str, library: str) -> None:
+    tree = DriverTree("/t", [name for name in TREE.libraries if name != library], [])
+    with pytest.raises(GpushimError, match=library):
+        driver_edits(Edits(), container(), Grant([], [capability]), inventory(), tree, [])
+    driver_edits(Edits(), container(), Grant([], ["video"]), inventory(), tree, [])
 
 
 def test_what_the_user_mounts_stays_the_users() -> None:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Iterator
 
+from gpushim.errors import GpushimError, why
 from gpushim.host import drivercatalogue as catalogue
 from gpushim.host.elf import AARCH64, ARM, I386, X86_64, ElfError, read_elf
-from gpushim.host.ldsocache import LoaderCacheError, parse
+from gpushim.host.ldsocache import LoaderCache, LoaderCacheError, parse
 from gpushim.host.model import ExtraMount
 from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
@@ -113,11 +113,11 @@ class DriverFiles:
 def find(driver_root: str, driver_version: str, machine: str = "") -> DriverFiles:
     """The driver's files beneath `driver_root`. What is not there is left out.
 
-    machine: as uname -m, by default this one's. Raises RootFsError if the root can't be opened,
-    and OSError.
+    machine: as uname -m, by default this one's. Raises GpushimError if the root can't be
+    opened.
     """
     files = DriverFiles(driver_version)
-    with RootFs(driver_root) as root:
+    with _open(driver_root) as root:
         finder = _Finder(root, driver_version, machine or os.uname().machine)
         finder.find_libraries(files)
         finder.find_binaries(files)
@@ -129,7 +129,7 @@ def find(driver_root: str, driver_version: str, machine: str = "") -> DriverFile
 
 def userspace_versions(driver_root: str) -> list[str]:
     """The driver versions that libraries beneath `driver_root` have, the newest first."""
-    with RootFs(driver_root) as root:
+    with _open(driver_root) as root:
         finder = _Finder(root, "", os.uname().machine)
         found = set()
         for directory in finder.library_directories():
@@ -144,6 +144,16 @@ def versions_match(driver_root: str, kernel_version: str) -> tuple[bool, list[st
     """Whether there are libraries for the kernel module, and which versions there are at all."""
     found = userspace_versions(driver_root)
     return kernel_version in found, found
+
+
+def _open(driver_root: str) -> RootFs:
+    try:
+        return RootFs(driver_root)
+    except RootFsError as error:
+        raise GpushimError(
+            f"The driver root {driver_root} can't be used: {why(OSError(error.errno, ''))}.",
+            "It is host.driver-root of the configuration.",
+        ) from None
 
 
 class _Finder:
@@ -166,13 +176,8 @@ class _Finder:
     def file(self, path: str) -> str | None:
         """The host path of the regular file that `path` leads to; None if there is none."""
         resolved = self.resolve(path)
-        if not resolved:
-            return None
         found = f"{self.base}/{resolved}"
-        try:
-            return found if stat.S_ISREG(os.lstat(found).st_mode) else None
-        except OSError:
-            return None
+        return found if resolved and os.path.isfile(found) else None
 
     def names(self, directory: str) -> list[str]:
         """The names in a directory; none if it is absent. It counts as searched."""
@@ -198,10 +203,10 @@ class _Finder:
         listed: list[str] = []
         try:
             data = self.root.read_regular("/etc/ld.so.cache", _LARGEST_CACHE)
-            entries = parse(data).entries if data is not None else []
+            cache = parse(data) if data is not None else LoaderCache([])
         except (RootFsError, LoaderCacheError):
-            entries = []
-        for _, name, path, _, _ in entries:
+            cache = LoaderCache([])
+        for _, name, path, _, _ in cache.entries:
             if os.fsdecode(name).partition(".so")[0] in catalogue.LIBRARIES:
                 listed.append(os.path.dirname(os.fsdecode(path)))
         return list(self.directories([*listed, *catalogue.LIBRARY_DIRECTORIES]))
@@ -241,7 +246,7 @@ class _Finder:
         if _MACHINES.get(self.machine, {}).get(elf.bits) != elf.machine:
             return None
         capabilities = catalogue.capabilities_of(stem)
-        return Library(name, path, elf.bits, _plain(elf.soname), place, capabilities)
+        return Library(name, path, elf.bits, elf.soname, place, capabilities)
 
     def find_binaries(self, files: DriverFiles) -> None:
         directories = list(self.directories(catalogue.BINARY_DIRECTORIES))
@@ -258,21 +263,20 @@ class _Finder:
         for directories, names, places, capabilities in catalogue.extra_files(self.version):
             for name in names:
                 path = self._first(directories, name)
-                for place in places if path else ():
-                    files.shared.append(
-                        ExtraMount(path or "", f"{place}/{name}", list(capabilities))
-                    )
-        allocators = [
-            library
-            for library in files.libraries
-            if library.stem == catalogue.GBM_LIBRARY and library.bits == 64
-        ]
-        for library in allocators[:1]:
-            for place in catalogue.GBM_IN_CONTAINER.get(self.machine, ()):
-                target = f"{place}/{catalogue.GBM_BACK_END}"
-                files.shared.append(
-                    ExtraMount(library.path, target, list(catalogue.GBM_CAPABILITIES))
-                )
+                if path is None:
+                    continue
+                for place in places:
+                    files.shared.append(ExtraMount(path, f"{place}/{name}", list(capabilities)))
+        self._find_gbm(files)
+
+    def _find_gbm(self, files: DriverFiles) -> None:
+        capabilities = list(catalogue.GBM_CAPABILITIES)
+        for library in files.libraries:
+            if library.stem == catalogue.GBM_LIBRARY and library.bits == 64:
+                for place in catalogue.GBM_IN_CONTAINER.get(self.machine, ()):
+                    target = f"{place}/{catalogue.GBM_BACK_END}"
+                    files.shared.append(ExtraMount(library.path, target, capabilities))
+                return
 
     def _first(self, directories: Iterable[str], name: str) -> str | None:
         for directory in self.directories(directories):
@@ -292,8 +296,3 @@ class _Finder:
                     files.firmware.append(ExtraMount(path, target, capabilities))
             if files.firmware:
                 return
-
-
-def _plain(soname: str) -> str:
-    """A soname that is a plain file name, since a link of that name is made; else ""."""
-    return "" if "/" in soname or soname in (".", "..") else soname

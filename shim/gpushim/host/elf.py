@@ -19,7 +19,7 @@ class ElfError(ValueError):
 
 
 class Elf:
-    """bits: 64 or 32; machine: e_machine; soname: "" if the file has none."""
+    """bits: 64 or 32; machine: e_machine; soname: "" without one that is a plain file name."""
 
     __slots__ = ("bits", "machine", "soname")
 
@@ -106,4 +106,5 @@ def _soname(fd: int, bits: int, loads: list[tuple[int, int, int]], dynamic: tupl
     raw, end, _ = os.pread(fd, _LONGEST_NAME + 1, place).partition(b"\0")
     if not end:
         raise ElfError("its soname has no end")
-    return os.fsdecode(raw)
+    name = os.fsdecode(raw)
+    return "" if "/" in name or name in (".", "..") else name

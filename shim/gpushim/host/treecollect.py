@@ -54,16 +54,36 @@ def collect(
     mounts = mountinfos(proc_root) if old else None
     if mounts is None:
         return []
-    removed = []
-    for path in old:
-        if not any(_shows(mountinfo, path) for mountinfo in mounts):
-            shutil.rmtree(path, ignore_errors=True)
-            removed.append(path)
+    removed = [path for path in old if not any(_shows(text, path) for text in mounts)]
+    for path in removed:
+        shutil.rmtree(path, ignore_errors=True)
     for version in _names(places.driver_trees):
         try:
             os.rmdir(f"{places.driver_trees}/{version}")
         except OSError:
             pass  # it still has trees
+    return removed
+
+
+def collect_loader_caches(
+    places: Places, proc_root: str = "/proc", now: float | None = None
+) -> list[str]:
+    """Remove merged loader caches that no mount shows; as `collect` does with trees.
+
+    A create that takes one that is there renews its time.
+    """
+    moment = time.time() if now is None else now
+    old = []
+    for name in _names(places.loader_caches):
+        path = f"{places.loader_caches}/{name}"
+        if moment - os.stat(path).st_mtime > _YOUNGEST:
+            old.append(path)
+    mounts = mountinfos(proc_root) if old else None
+    if mounts is None:
+        return []
+    removed = [path for path in old if not any(_shows(text, path) for text in mounts)]
+    for path in removed:
+        os.unlink(path)
     return removed
 
 
@@ -84,13 +104,13 @@ def _old_trees(places: Places, keep: set[str], now: float) -> list[str]:
 
 
 def _shows(mountinfo: bytes, path: str) -> bool:
-    """Whether a mount has something of the tree at `path` as its root.
+    """Whether a mount has `path`, or something in it, as its root.
 
     The root (fourth field, proc_pid_mountinfo(5)) counts from the top of its file system, and
-    goes on with "//deleted" if it was removed, so only the tree's own part of it is compared:
-    version and name, which holds a digest.
+    goes on with "//deleted" if it was removed, so only the last part of the path is compared,
+    which holds a digest.
     """
-    wanted = escape("/" + "/".join(path.split("/")[-2:]))
+    wanted = escape("/" + path.rpartition("/")[2])
     if wanted not in mountinfo:
         return False
     return any(
@@ -101,23 +121,26 @@ def _shows(mountinfo: bytes, path: str) -> bool:
 
 
 def mountinfos(proc_root: str) -> list[bytes] | None:
-    """The mounts of every mount namespace that a process is in; None if some can't be read."""
-    found: dict[int, bytes] = {}
+    """The mounts of every mount namespace that a process is in; None if any can't be read."""
+    found: dict[object, bytes] = {}
     for name in _names(proc_root):
         if not name.isdigit():
             continue
+        namespace: object = name
         try:
             namespace = os.stat(f"{proc_root}/{name}/ns/mnt").st_ino
-            if namespace not in found:
-                with open(f"{proc_root}/{name}/mountinfo", "rb") as file:
-                    found[namespace] = file.read()
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
-        except OSError as error:
-            # A zombie has no namespaces any more, which the kernel tells as EINVAL.
-            if isinstance(error, PermissionError):
-                return None
-    return list(found.values())
+        except OSError:
+            pass  # not ours to see, though its mounts may be
+        if namespace in found:
+            continue
+        try:
+            with open(f"{proc_root}/{name}/mountinfo", "rb") as file:
+                found[namespace] = file.read()
+        except PermissionError:
+            return None
+        except OSError:
+            pass  # it has ended, or is a zombie and has no mounts any more
+    return list(found.values()) or None
 
 
 def _names(directory: str) -> list[str]:

@@ -17,6 +17,7 @@ import posix
 
 from gpushim.errors import why
 from gpushim.host.ldsocache import AARCH64, BITS_32, X86_64, LoaderCacheError, merge
+from gpushim.inject.container import TREE_PLACES
 from gpushim.oci.edits import Edits, Mount
 from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
@@ -125,7 +126,8 @@ def merged_cache(image: bytes | None, target: Target) -> bytes:
     additions: list[Addition] = [(lib64, target.tree.libraries, flags)]
     if target.tree.libraries32:
         additions.append((lib, target.tree.libraries32, BITS_32))
-    return merge(image, additions, strip=(lib64, lib))
+    former = [place + below for place in TREE_PLACES for below in ("/lib64", "/lib")]
+    return merge(image, additions, strip=(lib64, lib, *former))
 
 
 def musl_reason(root: RootFs, machine: str) -> str:
@@ -249,6 +251,7 @@ def _write_beside(places: Places, merged: bytes) -> str:
     path = f"{places.loader_caches}/{_digest(merged)}"
     try:
         if posix.stat(path).st_size == len(merged):
+            posix.utime(path)  # so that it is not collected before it is mounted
             return path
     except FileNotFoundError:
         pass

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import cannot
 from tests.fakehost import preset
-from tests.harness import Bundle, Runtime, workspace
+from tests.harness import Bundle, EngineUnavailable, PrivateDockerd, Runtime, workspace
 from tests.harness.machine import Machine
 
 
@@ -56,3 +57,40 @@ def runtime_of(make_bundle: Callable[..., Bundle]) -> Iterator[Callable[[Machine
 def gpushim(dgx: Machine, runtime_of: Callable[[Machine], Runtime]) -> Runtime:
     """gpushim on the DGX A100, in place of runc."""
     return runtime_of(dgx)
+
+
+@pytest.fixture(scope="session")
+def engine(dgx: Machine) -> Iterator[PrivateDockerd]:
+    """A dockerd on the DGX A100 whose default runtime is gpushim.
+
+    Runtimes: gpushim, runc, and "noted", which is gpushim behind a script that keeps each spec as
+    the engine wrote it in ``base/specs/<id>.json``. An executable with the name of the vendor's
+    hook is on its PATH, since Docker offers ``--gpus`` only then; it notes that it was run in
+    ``base/hook-ran``.
+    """
+    tools = workspace.make("tools", Path("/var/tmp"))
+    noted = tools / "noted"
+    engine = PrivateDockerd(
+        config={"default-runtime": "gpushim"},
+        runtimes={"gpushim": {"path": str(dgx.launcher)}, "noted": {"path": str(noted)}},
+        path=[tools],
+    )
+    (engine.base / "specs").mkdir()
+    noted.write_text(
+        "#!/bin/sh\n"
+        "for word; do case $before:$word in --bundle:*) bundle=$word ;; esac; before=$word; done\n"
+        f'[ "$bundle" ] && cp "$bundle/config.json" {engine.base}/specs/${{bundle##*/}}.json\n'
+        f'exec {dgx.launcher} "$@"\n'
+    )
+    hook = tools / "nvidia-container-runtime-hook"
+    hook.write_text(f"#!/bin/sh\ntouch {engine.base}/hook-ran\n")
+    for program in (noted, hook):
+        program.chmod(0o755)
+    try:
+        engine.start()
+    except EngineUnavailable as reason:
+        engine.stop()
+        cannot(str(reason))
+    yield engine
+    engine.stop()
+    workspace.remove(tools)

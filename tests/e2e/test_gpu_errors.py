@@ -128,6 +128,8 @@ def test_a_gpu_that_does_not_work(
 
 
 def test_no_driver(machine: Machine, refuse: Refuse) -> None:
+    config = Path(machine.places.config)
+    config.write_text(config.read_text().replace('driver-wait = "10s"', 'driver-wait = "1s"'))
     machine.host.unload_driver(refuse=True)
     text = refuse("0")
     assert "driver" in text

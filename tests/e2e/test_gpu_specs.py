@@ -100,3 +100,21 @@ def test_update_leaves_the_gpus_usable(gpushim: Runtime, make_bundle: MakeBundle
         gpushim.call("update", "--resources", "-", bundle.id, input=given).check()
         seen = gpushim.exec(bundle.id, *probe(["open", *NODES])).check().stdout
         assert set(devices(seen).values()) == {"ENXIO"}
+
+
+def test_a_privileged_container(dgx: Machine, gpushim: Runtime, make_bundle: MakeBundle) -> None:
+    """B06: as engines write it. It sees all GPUs, no node is there twice, and the log says so."""
+    bundle = make_bundle("busybox", probe(["open", *NODES]), env=["NVIDIA_VISIBLE_DEVICES=1"])
+    numbers = [dgx.number(f"nvidia{minor}") for minor in range(8)]
+    bundle.config["linux"]["devices"] = [
+        {"path": f"/dev/nvidia{minor}", "type": "c", "major": number[0], "minor": number[1]}
+        for minor, number in enumerate(numbers)
+    ]
+    bundle.config["linux"]["resources"]["devices"] = [{"allow": True, "access": "rwm"}]
+    bundle.write()
+    seen = gpushim.run(bundle).check().stdout
+    assert devices(seen).keys() == {*CONTROL, *(f"nvidia{minor}" for minor in range(8))}
+    paths = [device["path"] for device in bundle.read()["linux"]["devices"]]
+    assert len(paths) == len(set(paths))
+    line = next(line for line in dgx.log_lines() if line.get("id") == bundle.id)
+    assert any("privileged" in warning for warning in line["warnings"])

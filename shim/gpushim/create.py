@@ -216,7 +216,7 @@ def _is_there(path: str) -> bool:
 def apply_to(bundle: Bundle, edits: Edits) -> str:
     """The bundle's spec with `edits`, as text. Raises GpushimError for one of odd types."""
     try:
-        return apply(bundle.text, edits)
+        return apply(bundle.text, edits, bundle.members)
     except ValueError as error:
         raise GpushimError(f"{bundle.config_path} is not a valid spec: {error}.") from None
 

@@ -16,8 +16,7 @@ from gpushim.oci.apply import environment
 from gpushim.oci.edits import Edits
 from gpushim.oci.files import read_small, real_path, write_whole
 from gpushim.oci.invocation import state_root
-from gpushim.oci.jsonpatch import members, patch
-from gpushim.oci.jsontext import skip_space
+from gpushim.oci.jsonpatch import patch, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,8 +62,8 @@ def add_variables(text: str, record: Record) -> str:
     A file that is no JSON object stays as it is: the low-level runtime says best what is wrong.
     """
     try:
-        found, _ = members(text, skip_space(text, 0))
-        present = found["env"][2] if "env" in found else []
+        whole = read(text)
+        present = whole.found["env"][2] if "env" in whole.found else []
         gpus = [(gpu["index"], gpu["uuid"]) for gpu in record.data["grant"]["gpus"]]
         edits = Edits()
         edits.env, _ = container_environment(
@@ -73,6 +72,6 @@ def add_variables(text: str, record: Record) -> str:
             record.data["library_path"],
             False,
         )
-        return patch(text, {"env": environment(edits)})
+        return patch(text, {"env": environment(edits)}, whole)
     except (ValueError, KeyError, TypeError):
         return text  # a record that is damaged has nothing to say, too

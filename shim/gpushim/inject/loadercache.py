@@ -19,6 +19,7 @@ from gpushim.errors import why
 from gpushim.host.ldsocache import AARCH64, BITS_32, X86_64, LoaderCacheError, merge
 from gpushim.inject.container import TREE_PLACES
 from gpushim.oci.edits import Edits, Mount
+from gpushim.oci.files import digest_of
 from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
 
@@ -248,7 +249,7 @@ def _mount_over(
 
 def _write_beside(places: Places, merged: bytes) -> str:
     """The path of a file of ours with this content, which is written if it is not there yet."""
-    path = f"{places.loader_caches}/{_digest(merged)}"
+    path = f"{places.loader_caches}/{digest_of(merged)}"
     try:
         if posix.stat(path).st_size == len(merged):
             posix.utime(path)  # so that it is not collected before it is mounted
@@ -276,16 +277,3 @@ def _write_beside(places: Places, merged: bytes) -> str:
         posix.unlink(temporary)
         raise
     return path
-
-
-def _digest(data: bytes) -> str:
-    """SHA-256 by the interpreter's own module, which unlike hashlib costs nothing to import."""
-    try:
-        from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        try:
-            from _sha256 import sha256  # type: ignore[import-not-found,unused-ignore]
-        except ImportError:
-            from hashlib import sha256
-    digest: str = sha256(data).hexdigest()
-    return digest

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpushim.oci.edits import DeviceNode, Edits, Mount
-    from gpushim.oci.jsonpatch import ListChange, Patch
+    from gpushim.oci.jsonpatch import ListChange, Members, Patch
 
 HOOK_STAGES = (
     "prestart",
@@ -26,8 +26,11 @@ HOOK_STAGES = (
 _NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
 
-def apply(text: str, edits: Edits) -> str:
-    """The spec `text` with `edits` applied. Raises ValueError if a member has the wrong type."""
+def apply(text: str, edits: Edits, whole: Members | None = None) -> str:
+    """The spec `text` with `edits` applied. Raises ValueError if a member has the wrong type.
+
+    whole: its members, if somebody has read them already.
+    """
     change: Patch = {
         "process": {
             "env": environment(edits),
@@ -40,7 +43,7 @@ def apply(text: str, edits: Edits) -> str:
         },
         "hooks": {stage: _hooks(edits, stage) for stage in HOOK_STAGES},
     }
-    return patch(text, change)
+    return patch(text, change, whole)
 
 
 def environment(edits: Edits) -> ListChange:

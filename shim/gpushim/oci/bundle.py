@@ -11,17 +11,21 @@ from __future__ import annotations
 import posix
 
 from gpushim.errors import GpushimError, why
-from gpushim.oci.files import read_small, real_path, write_whole
-from gpushim.oci.jsonpatch import members
-from gpushim.oci.jsontext import dumps, loads, skip_space
+from gpushim.oci.files import digest_of, read_small, real_path, write_whole
+from gpushim.oci.jsonpatch import Members, read
+from gpushim.oci.jsontext import dumps, loads
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gpushim.oci.jsonpatch import Shape
+
 FORMAT = 1
 # Far above any real spec (the largest that was reported is 4 MB), and below what hurts a host.
 MAX_SIZE = 64 << 20
+# The objects of a spec in which members may change, so that each part of a large one is read once.
+_DEEPER: Shape = {"process": {"user": {}}, "linux": {"resources": {}}, "hooks": {}}
 
 
 class UnreadableSpec(GpushimError):
@@ -36,11 +40,21 @@ class Bundle:
     """One bundle's spec as it was before gpushim.
 
     directory: real path; text: the original config.json, with bytes that are no UTF-8 as
-    surrogates; spec: its members parsed; written: what gpushim noted about its last output here,
+    surrogates; members: where its members lie in the text; spec: the same as plain data; written: what gpushim noted about its last output here,
     None if config.json is not that output.
     """
 
-    __slots__ = ("_current", "config_path", "directory", "mode", "owner", "spec", "text", "written")
+    __slots__ = (
+        "_current",
+        "config_path",
+        "directory",
+        "members",
+        "mode",
+        "owner",
+        "spec",
+        "text",
+        "written",
+    )
 
     def __init__(self, directory: str, config_path: str, current: bytes) -> None:
         self.directory = directory
@@ -50,6 +64,7 @@ class Bundle:
         self.owner = (0, 0)
         self.written: dict[str, Any] | None = None
         self.text = ""
+        self.members = Members({}, 0)
         self.spec: dict[str, Any] = {}
 
     def section(self, *names: str) -> Any:
@@ -83,10 +98,10 @@ def load(directory: str, config_name: str) -> Bundle:
         original = read_small(config_path + ".gpushim-orig", MAX_SIZE)
     bundle.text = original.decode("utf-8", "surrogateescape")
     try:
-        found, _ = members(bundle.text, skip_space(bundle.text, 0))
+        bundle.members = read(bundle.text, _DEEPER)
     except ValueError as error:
         raise UnreadableSpec(config_path, str(error), bundle.text) from None
-    bundle.spec = {name: value for name, (_, _, value) in found.items()}
+    bundle.spec = bundle.members.plain()
     return bundle
 
 
@@ -96,20 +111,37 @@ def store(bundle: Bundle, text: str, note: dict[str, Any]) -> str:
     note: plain data to be kept with the digest. Raises GpushimError; then config.json is as it was.
     """
     data = text.encode("utf-8", "surrogateescape")
-    digest = sha256(data)
+    digest = digest_of(data)
     path = bundle.config_path
     try:
         if bundle.written is None:
-            write_whole(path + ".gpushim-orig", bundle._current, 0o600)
+            _keep_original(bundle, is_replaced=data != bundle._current)
         # Until config.json is replaced, the former output has to be known as ours, too.
-        former = sha256(bundle._current) if bundle.written is not None else ""
+        former = digest_of(bundle._current) if bundle.written is not None else ""
         written = dumps({"format": FORMAT, "digest": digest, "former": former, **note})
         write_whole(path + ".gpushim", written.encode("ascii"), 0o600)
         if data != bundle._current:
             write_whole(path, data, bundle.mode, bundle.owner)
+            posix.chmod(path + ".gpushim-orig", 0o600)
     except OSError as error:
         raise GpushimError(f"{path} cannot be rewritten: {why(error)}.") from None
     return digest
+
+
+def _keep_original(bundle: Bundle, is_replaced: bool) -> None:
+    """Gives the original a second name, which copies nothing of a large one.
+
+    A copy is made where the two names would stay one file, or where it has others already.
+    """
+    kept = bundle.config_path + ".gpushim-orig"
+    try:
+        if is_replaced and posix.stat(bundle.config_path).st_nlink == 1:
+            posix.link(bundle.config_path, f"{kept}.{posix.getpid()}")
+            posix.replace(f"{kept}.{posix.getpid()}", kept)
+            return
+    except OSError:
+        pass  # The file system has no hard links, or something of that name was left by a kill.
+    write_whole(kept, bundle._current, 0o600)
 
 
 def restore_original(bundle: Bundle) -> None:
@@ -131,7 +163,7 @@ def _own_output(config_path: str, current: bytes) -> dict[str, Any] | None:
         posix.stat(config_path + ".gpushim-orig")
     except (OSError, ValueError):
         return None
-    if not isinstance(note, dict) or sha256(current) not in (
+    if not isinstance(note, dict) or digest_of(current) not in (
         note.get("digest"),
         note.get("former"),
     ):
@@ -142,15 +174,3 @@ def _own_output(config_path: str, current: bytes) -> dict[str, Any] | None:
             "Install that version again, or put the original config.json back.",
         )
     return note
-
-
-def sha256(data: bytes) -> str:
-    """The digest in hexadecimal, from the interpreter's own module: hashlib loads OpenSSL."""
-    try:
-        from _sha256 import sha256 as make  # CPython up to 3.11
-    except ImportError:
-        try:
-            from _sha2 import sha256 as make  # CPython from 3.12 on
-        except ImportError:
-            from hashlib import sha256 as make
-    return make(data).hexdigest()  # type: ignore[no-any-return]

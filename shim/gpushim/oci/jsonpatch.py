@@ -7,7 +7,7 @@ UTF-8 survive exactly.
 
 from __future__ import annotations
 
-from gpushim.oci.jsontext import dumps, scan, skip_space
+from gpushim.oci.jsontext import SPACE, dumps, scan, skip_space
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,20 +18,41 @@ if TYPE_CHECKING:
     ListChange = Callable[[list[Any]], tuple[dict[int, Any], list[Any]]]
     # member name -> what to do with it: go deeper, or change the list that it holds
     Patch = dict[str, "Patch | ListChange"]
+    # member name -> which of its own members are to be read deeper
+    Shape = dict[str, "Shape"]
 
 REMOVE = object()
 
 
-def patch(text: str, change: Patch) -> str:
+class Members:
+    """A JSON object in a text: its members, and where another one can be put in.
+
+    found: name -> (start, end, value); the value of a member that was read deeper is Members.
+    """
+
+    __slots__ = ("found", "insert")
+
+    def __init__(self, found: dict[str, tuple[int, int, Any]], insert: int) -> None:
+        self.found = found
+        self.insert = insert
+
+    def plain(self) -> dict[str, Any]:
+        """The object as json.loads gives it."""
+        return {
+            name: value.plain() if isinstance(value, Members) else value
+            for name, (_, _, value) in self.found.items()
+        }
+
+
+def patch(text: str, change: Patch, whole: Members | None = None) -> str:
     """`text`, a JSON object, with `change` applied; the same text if that changes nothing.
 
-    Members that are absent or null are made where the change adds something to them. Raises
-    ValueError, with the member's path, where the text is no JSON object or a member has another
-    type than the change needs.
+    whole: its members, if somebody has read them already. Members that are absent or null are made
+    where the change adds something to them. Raises ValueError, with the member's path, where the
+    text is no JSON object or a member has another type than the change needs.
     """
-    start = skip_space(text, 0)
     splices: list[tuple[int, int, str]] = []
-    _patch_object(text, start, change, "", splices)
+    _patch_object(text, whole or read(text), change, "", splices)
     if not splices:
         return text
     pieces = []
@@ -42,10 +63,14 @@ def patch(text: str, change: Patch) -> str:
     return "".join(pieces) + text[position:]
 
 
-def members(text: str, start: int, path: str = "") -> tuple[dict[str, tuple[int, int, Any]], int]:
-    """The members of the JSON object that starts at `start`.
+def read(text: str, deeper: Shape | None = None) -> Members:
+    """The members of the object that `text` holds; those of `deeper` with their own members."""
+    return members(text, skip_space(text, 0), "", deeper or {})[0]
 
-    Returns name -> (start, end, value), and the index at which another member can be inserted.
+
+def members(text: str, start: int, path: str, deeper: Shape) -> tuple[Members, int]:
+    """The members of the JSON object that starts at `start`, and the object's end.
+
     Raises ValueError for anything but an object, and for a name that is there twice: which of the
     two counts differs between JSON readers, so nothing here may choose one.
     """
@@ -60,25 +85,31 @@ def members(text: str, start: int, path: str = "") -> tuple[dict[str, tuple[int,
         if not isinstance(name, str) or text[index : index + 1] != ":":
             raise ValueError(f"a JSON object is broken at character {index}")
         begin = skip_space(text, index + 1)
-        value, insert = _scan(text, begin, path)
+        value: Any
+        if name in deeper and text[begin : begin + 1] == "{":
+            value, insert = members(text, begin, f"{path}{name}.", deeper[name])
+        else:
+            value, insert = _scan(text, begin, path)
         if name in found:
             raise ValueError(f"{path + name} is there twice")
         found[name] = (begin, insert, value)
         index = _next(text, insert, "}")
-    return found, insert
+    return Members(found, insert), index + 1
 
 
-def elements(text: str, start: int, path: str = "") -> tuple[list[tuple[int, int, Any]], int]:
-    """The elements of the JSON list at `start`, as (start, end, value), and the list's end."""
-    if text[start : start + 1] != "[":
-        raise ValueError(f"{path} is not a list")
-    found: list[tuple[int, int, Any]] = []
+def elements(text: str, start: int) -> list[tuple[int, int]]:
+    """Where the elements of the JSON list at `start` begin and end."""
+    found: list[tuple[int, int]] = []
     index = skip_space(text, start + 1)
     while text[index : index + 1] != "]":
-        value, end = _scan(text, index, path)
-        found.append((index, end, value))
-        index = _next(text, end, "]")
-    return found, index + 1
+        _, end = _scan(text, index, "")
+        found.append((index, end))
+        # As engines write lists; a list may have thousands of elements.
+        if text[end : end + 2] == ',"':
+            index = end + 1
+        else:
+            index = _next(text, end, "]")
+    return found
 
 
 def _scan(text: str, index: int, path: str) -> tuple[Any, int]:
@@ -103,49 +134,72 @@ def _next(text: str, end: int, close: str) -> int:
 
 
 def _patch_object(
-    text: str, start: int, change: Patch, path: str, splices: list[tuple[int, int, str]]
+    text: str, whole: Members, change: Patch, path: str, splices: list[tuple[int, int, str]]
 ) -> None:
-    found, insert = members(text, start, path)
     added = []
     for name, part in change.items():
-        begin, end, value = found.get(name, (0, 0, None))
+        begin, end, value = whole.found.get(name, (0, 0, None))
         if value is None:
             made = _make(part)
             if made is None:
                 continue
-            if name in found:
+            if name in whole.found:
                 splices.append((begin, end, dumps(made)))
             else:
                 added.append(f"{dumps(name)}:{dumps(made)}")
         elif isinstance(part, dict):
-            _patch_object(text, begin, part, f"{path}{name}.", splices)
+            inner = value
+            if not isinstance(inner, Members):
+                inner = members(text, begin, f"{path}{name}.", {})[0]
+            _patch_object(text, inner, part, f"{path}{name}.", splices)
+        elif isinstance(value, list):
+            _patch_list(text, (begin, end), value, part, splices)
         else:
-            _patch_list(text, begin, end, part, path + name, splices)
+            raise ValueError(f"{path}{name} is not a list")
     if added:
-        comma = "," if found else ""
-        splices.append((insert, insert, comma + ",".join(added)))
+        comma = "," if whole.found else ""
+        splices.append((whole.insert, whole.insert, comma + ",".join(added)))
 
 
 def _patch_list(
     text: str,
-    begin: int,
-    end: int,
+    place: tuple[int, int],
+    values: list[Any],
     change: ListChange,
-    path: str,
     splices: list[tuple[int, int, str]],
 ) -> None:
-    items, _ = elements(text, begin, path)
-    replaced, appended = change([value for _, _, value in items])
+    begin, end = place
+    replaced, appended = change(values)
     if not replaced and not appended:
         return
-    kept = []
-    for number, (item_begin, item_end, _) in enumerate(items):
-        if number not in replaced:
-            kept.append(text[item_begin:item_end])
-        elif replaced[number] is not REMOVE:
-            kept.append(dumps(replaced[number]))
-    kept += [dumps(value) for value in appended]
-    splices.append((begin, end, f"[{','.join(kept)}]"))
+    removed = 0
+    if replaced:
+        # Without a replacement nothing has to be taken apart.
+        places = elements(text, begin)
+        removed = sum(value is REMOVE for value in replaced.values())
+        _replace_elements(places, replaced, splices)
+    if appended:
+        behind = end - 1
+        while text[behind - 1] in SPACE:
+            behind -= 1
+        comma = "," if len(values) > removed else ""
+        splices.append((behind, behind, comma + ",".join([dumps(new) for new in appended])))
+
+
+def _replace_elements(
+    places: list[tuple[int, int]], replaced: dict[int, Any], splices: list[tuple[int, int, str]]
+) -> None:
+    """Splices for elements that are replaced or taken out, with one comma each for those."""
+    last_kept = max([n for n in range(len(places)) if replaced.get(n) is not REMOVE], default=-1)
+    for number, value in replaced.items():
+        begin, end = places[number]
+        if value is not REMOVE:
+            splices.append((begin, end, dumps(value)))
+        elif number < last_kept:
+            splices.append((begin, places[number + 1][0], ""))
+        else:
+            # Nothing is kept behind it, so the comma before it goes, too.
+            splices.append((places[number - 1][1] if number else begin, end, ""))
 
 
 def _make(part: Patch | ListChange) -> Any:

@@ -6,6 +6,8 @@ signature leads to json itself: slower, with the same results.
 
 from __future__ import annotations
 
+SPACE = " \t\n\r"
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +94,6 @@ def loads(text: str) -> Any:
 def skip_space(text: str, index: int) -> int:
     """The first index at or after `index` that is not JSON white space."""
     length = len(text)
-    while index < length and text[index] in " \t\n\r":
+    while index < length and text[index] in SPACE:
         index += 1
     return index

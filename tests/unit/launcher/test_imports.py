@@ -26,7 +26,7 @@ SLOW = {
 CREATE = {
     "__future__",
     "_json",
-    "_sha2",
+    "_blake2",
     "_stat",
     "_struct",
     "binascii",

@@ -272,7 +272,7 @@ def test_bytes_and_surrogates_survive() -> None:
     """B16."""
     text = '{"process":{"env":["A=\\ud800","B=\udce9", "C" ,"D=\\u0041"]},"x":1.50}'
     after = apply(text, made(env={"E": "1"}))
-    assert after == '{"process":{"env":["A=\\ud800","B=\udce9","C","D=\\u0041","E=1"]},"x":1.50}'
+    assert after == '{"process":{"env":["A=\\ud800","B=\udce9", "C" ,"D=\\u0041","E=1"]},"x":1.50}'
 
 
 def test_a_very_large_environment() -> None:

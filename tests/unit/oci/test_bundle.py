@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from gpushim.errors import GpushimError
 from gpushim.oci import files
-from gpushim.oci.bundle import Bundle, load, restore_original, sha256, store
+from gpushim.oci.bundle import Bundle, load, restore_original, store
+from gpushim.oci.files import digest_of
 
 ORIGINAL = '{ "process" : {"env":["NVIDIA_VISIBLE_DEVICES=0"]}, "x":1.50 }\n'
 WRITE = "gpushim.oci.bundle.write_whole"
@@ -261,7 +262,7 @@ def test_a_bundle_that_takes_no_file(config: Path, monkeypatch: pytest.MonkeyPat
     assert config.read_text() == ORIGINAL
 
 
-def test_the_digest_is_sha256() -> None:
+def test_the_digest_is_blake2b() -> None:
     import hashlib
 
-    assert sha256(b"abc") == hashlib.sha256(b"abc").hexdigest()
+    assert digest_of(b"abc") == hashlib.blake2b(b"abc", digest_size=32).hexdigest()

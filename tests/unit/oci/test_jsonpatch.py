@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from gpushim.oci.jsonpatch import REMOVE, elements, members, patch
+from gpushim.oci.jsonpatch import REMOVE, elements, patch, read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,26 +52,30 @@ def keep(present: list[Any]) -> tuple[dict[int, Any], list[Any]]:
 
 
 def spans(text: str) -> dict[str, str]:
-    start = len(text) - len(text.lstrip(" \t\r\n"))
-    found, _ = members(text, start)
-    return {name: text[begin:end] for name, (begin, end, _) in found.items()}
+    return {name: text[begin:end] for name, (begin, end, _) in read(text).found.items()}
 
 
 @given(objects(ODD))
 def test_the_members_are_those_of_json(text: str) -> None:
-    start = len(text) - len(text.lstrip(" \t\r\n"))
-    found, _ = members(text, start)
-    assert {name: value for name, (_, _, value) in found.items()} == json.loads(text)
-    for begin, end, value in found.values():
+    whole = read(text)
+    assert whole.plain() == json.loads(text)
+    for begin, end, value in whole.found.values():
         assert json.loads(text[begin:end]) == value
+
+
+@given(objects(ODD), objects(ODD))
+def test_members_that_are_read_deeper_are_those_of_json(text: str, inner: str) -> None:
+    text = text.rstrip()[:-1] + ("," if ":" in text else "") + f'"deep" :{inner}}}'
+    plain = json.loads(text)
+    whole = read(text, {"deep": {}})
+    assert whole.plain() == plain
+    change: Change = {"deep": {"new": add("x")}, "new": add("y")}
+    assert patch(text, change, whole) == patch(text, change)
 
 
 @given(lists(ODD))
 def test_the_elements_are_those_of_json(text: str) -> None:
-    found, end = elements(text, 0)
-    assert end == len(text)
-    assert [value for _, _, value in found] == json.loads(text)
-    assert all(json.loads(text[b:e]) == value for b, e, value in found)
+    assert [json.loads(text[begin:end]) for begin, end in elements(text, 0)] == json.loads(text)
 
 
 @given(objects(ODD), lists(ODD), st.text(max_size=4))
@@ -107,9 +111,9 @@ def test_elements_are_replaced_removed_and_appended(items: str, data: st.DataObj
     expected = [replaced.get(n, v) for n, v in enumerate(values)]
     expected = [value for value in expected if value is not REMOVE] + ["end"]
     assert json.loads(result)["l"] == expected
-    kept = [items[b:e] for n, (b, e, _) in enumerate(elements(items, 0)[0]) if n not in replaced]
+    kept = [items[b:e] for n, (b, e) in enumerate(elements(items, 0)) if n not in replaced]
     start = result.index("[")
-    assert [result[b:e] for b, e, _ in elements(result, start)[0] if result[b:e] in kept] == kept
+    assert [result[b:e] for b, e in elements(result, start) if result[b:e] in kept] == kept
 
 
 def add(*values: Any) -> Any:
@@ -129,7 +133,7 @@ def add(*values: Any) -> Any:
         ('{"a":{"b":null}}', {"a": {"b": {"c": add(1)}}}, '{"a":{"b":{"c":[1]}}}'),
         ('{"a":{}}', {"a": {"b": add(1), "c": add(2), "d": add()}}, '{"a":{"b":[1],"c":[2]}}'),
         ('{"a":[]}', {"a": add(1)}, '{"a":[1]}'),
-        ('{"a":[ 1.0 , 2 ]}', {"a": add(3)}, '{"a":[1.0,2,3]}'),
+        ('{"a":[ 1.0 , 2 ]}', {"a": add(3)}, '{"a":[ 1.0 , 2,3 ]}'),
         ('{"a":[1]}', {"a": add(1)}, '{"a":[1]}'),
         ('{"z":1,"a":[1]}', {"a": add(2), "y": add(3)}, '{"z":1,"a":[1,2],"y":[3]}'),
         ('\n{"a":[1]} trailing', {"a": add(2)}, '\n{"a":[1,2]} trailing'),

@@ -182,7 +182,7 @@ def _edits(
     has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
     place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
     params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
-    target = Target(tree, place, None, posix.uname().machine)
+    target = Target(tree, place, posix.uname().machine)
     with RootFs(container.root) as root:
         may_write = (
             config.text("inject.rootfs-write") == "private"
@@ -190,10 +190,10 @@ def _edits(
             and private(root, call.invocation.container_id)
         )
         outcome = make_visible(root, target, may_write, is_host_root(root), call.places)
-    edits.mounts += outcome.edits.mounts
+    edits.mounts += outcome.mounts
     log.warnings += outcome.warnings
     log.fields["notes"] = outcome.notes
-    library_path = ":".join(target.directories()) if outcome.edits.env else ""
+    library_path = ":".join(outcome.library_path)
     environment, said = container_environment(
         container.environment,
         [(gpu.index, gpu.uuid) for gpu in grant.gpus],

@@ -161,14 +161,15 @@ if [ ! -f "$low_level" ] || [ ! -x "$low_level" ] || [ "$low_level" -ef "$0" ]; 
 fi
 
 # What in a spec may be a request. A word that JSON hides in an escape goes to Python, too.
-_triggers='"NVIDIA_VISIBLE_DEVICES=|nvidia-container-(runtime-hook|toolkit)"|\\u00[4-7]'
 case $_command in
 create | run)
     case $_spec in
     /*) ;; # crun's --config may be a path of its own.
     *) _spec=$_bundle/$_spec ;;
     esac
-    LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -qaE -e "$_triggers" -- "$_spec" 2>/dev/null
+    LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -qaF -e '"NVIDIA_VISIBLE_DEVICES=' \
+        -e 'nvidia-container-runtime-hook"' -e 'nvidia-container-toolkit"' \
+        -e '\u004' -e '\u005' -e '\u006' -e '\u007' -- "$_spec" 2>/dev/null
     # Status 1 is a clear no; 2 a file that cannot be read, which the low-level runtime tells best.
     case $? in
     1) exec "$low_level" "$@" ;;

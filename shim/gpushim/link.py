@@ -6,6 +6,7 @@ code is that interpreter's own. CODE is the directory that holds the package.
 
 from __future__ import annotations
 
+import ast
 import importlib
 import marshal
 import os
@@ -24,6 +25,33 @@ MODULES = {
     "exec": ("gpushim.execute", "gpushim.main"),
     "create": ("gpushim.create", "gpushim.main"),
 }
+
+
+class Bare(ast.NodeTransformer):
+    """Takes out what only a type checker reads."""
+
+    def visit_arg(self, node: ast.arg) -> ast.arg:
+        node.annotation = None
+        return node
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        node.returns = None
+        self.generic_visit(node)
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.Assign | None:
+        if node.value is None:
+            return None
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+        return None if node.module == "__future__" else node
+
+    def visit_If(self, node: ast.If) -> ast.If | None:
+        if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            return None
+        self.generic_visit(node)
+        return node
 
 
 class Recorder:
@@ -79,7 +107,8 @@ def _part(code: str, module: ModuleType) -> Part:
     with open(path, encoding="utf-8") as file:
         text = file.read()
     # Docstrings are for readers of the source; without them a fifth less is read in each call.
-    body = compile(text, path, "exec", dont_inherit=True, optimize=2)
+    tree = Bare().visit(ast.parse(text, path))
+    body = compile(tree, path, "exec", dont_inherit=True, optimize=2)
     is_package = hasattr(module, "__path__")
     relative = os.path.relpath(path, code)
     return module.__name__, is_package, relative, (source.st_size, source.st_mtime_ns), body

@@ -51,10 +51,10 @@ def give(bundle: Bundle, tree: DriverTree, places: Places) -> LoaderCacheResult:
     """Do to the bundle what a create does about the loader, and write its config.json."""
     with RootFs(str(bundle.rootfs)) as root:
         may_write = not bundle.config["root"]["readonly"] and private(root, bundle.id)
-        target = Target(tree, PLACE, None, os.uname().machine)
+        target = Target(tree, PLACE, os.uname().machine)
         result = make_visible(root, target, may_write, is_host_root(root), places)
     mounts = [(tree.path, PLACE)]
-    mounts += [(mount.host_path, mount.container_path) for mount in result.edits.mounts]
+    mounts += [(mount.host_path, mount.container_path) for mount in result.mounts]
     for source, destination in mounts:
         bundle.config["mounts"].append(
             {
@@ -65,7 +65,8 @@ def give(bundle: Bundle, tree: DriverTree, places: Places) -> LoaderCacheResult:
             }
         )
     env = bundle.config["process"]["env"]
-    env += [f"{name}={value}" for name, value in result.edits.env.items()]
+    if result.library_path:
+        env.append("LD_LIBRARY_PATH=" + ":".join(result.library_path))
     bundle.write()
     return result
 
@@ -96,7 +97,7 @@ def test_the_loader_finds_the_driver(
     bundle = make_bundle(image, dlopen(*NAMES), root=root, readonly=readonly)
     result = give(bundle, tree, places)
     assert not result.warnings
-    assert bool(result.edits.mounts) is (readonly or root == "copy")
+    assert bool(result.mounts) is (readonly or root == "copy")
     seen = found(runc.run(bundle).check())
     assert set(seen) == set(NAMES)
     assert all(path.startswith(f"{PLACE}/lib64/") for path in seen.values()), seen

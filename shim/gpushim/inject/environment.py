@@ -68,13 +68,13 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[int, str]]) -> tuple[s
     if all(entry in by_index for entry in entries):
         translated = ",".join(by_index[entry] for entry in entries)
         return translated, (
-            f"{CUDA_VISIBLE_DEVICES}={brief(value)} counts as the host does; in the container it was "
-            f"changed to {translated}."
+            f"{CUDA_VISIBLE_DEVICES}={brief(value)} counts as the host does; in the container it "
+            f"was changed to {translated}."
         )
     inside = f"0 to {len(gpus) - 1}" if gpus else "none"
     return None, (
-        f"{CUDA_VISIBLE_DEVICES}={brief(value)} leaves CUDA without a device: the container's GPUs are "
-        f"numbered {inside}, and its UUIDs are {', '.join(uuid for _, uuid in gpus) or 'none'}."
+        f"{CUDA_VISIBLE_DEVICES}={brief(value)} leaves CUDA without a device: the container's GPUs "
+        f"are numbered {inside}, and its UUIDs are {', '.join(uuid for _, uuid in gpus) or 'none'}."
     )
 
 

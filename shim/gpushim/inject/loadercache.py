@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import posix
 
-from gpushim.errors import why
-from gpushim.host.ldsocache import AARCH64, BITS_32, X86_64, LoaderCacheError, merge
 from gpushim.inject.container import TREE_PLACES
-from gpushim.oci.edits import Edits, Mount
-from gpushim.oci.files import digest_of
+from gpushim.oci.edits import Mount
+from gpushim.oci.files import digest_of, make_directories, read_small, write_whole
 from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
 
@@ -38,7 +36,6 @@ MOUNT_OPTIONS = ("ro", "nosuid", "nodev", "bind", "rprivate")
 _INCLUDE = b"include /etc/ld.so.conf.d/*.conf\n"
 _LARGEST_CACHE = 8 << 20
 _LARGEST_CONF = 1 << 20
-_FLAGS = {"x86_64": X86_64, "aarch64": AARCH64}
 _LOADERS = {
     "x86_64": "/lib64/ld-linux-x86-64.so.2",
     "aarch64": "/lib/ld-linux-aarch64.so.1",
@@ -47,12 +44,17 @@ _LDCONFIGS = ("/sbin/ldconfig", "/usr/sbin/ldconfig", "/usr/bin/ldconfig")
 
 
 class LoaderCacheResult:
-    """What was done: edits for the spec, warnings (sentences for the user), notes for the log."""
+    """What was done, and what is still to be done.
 
-    __slots__ = ("edits", "notes", "warnings")
+    mounts: for the spec; library_path: directories that LD_LIBRARY_PATH has to name; warnings:
+    sentences for the user; notes: for the log.
+    """
+
+    __slots__ = ("library_path", "mounts", "notes", "warnings")
 
     def __init__(self) -> None:
-        self.edits = Edits()
+        self.mounts: list[Mount] = []
+        self.library_path: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
@@ -61,21 +63,14 @@ class Target:
     """What is to become visible, and how.
 
     tree: the libraries; destination: where the container sees the tree ("/usr/local/nvidia");
-    library_path: the container's own LD_LIBRARY_PATH, None without; machine: as uname -m.
+    machine: as uname -m.
     """
 
-    __slots__ = ("destination", "library_path", "machine", "tree")
+    __slots__ = ("destination", "machine", "tree")
 
-    def __init__(
-        self,
-        tree: DriverTree,
-        destination: str,
-        library_path: str | None,
-        machine: str,
-    ) -> None:
+    def __init__(self, tree: DriverTree, destination: str, machine: str) -> None:
         self.tree = tree
         self.destination = destination
-        self.library_path = library_path
         self.machine = machine
 
     def directories(self) -> list[str]:
@@ -105,22 +100,30 @@ def make_visible(
             _use_library_path(result, target, musl)
             return result
         cache = root.read_regular(CACHE, _LARGEST_CACHE)
-        merged = merged_cache(cache, target)
+        kept = _kept_path(places, cache, target)
+        merged = _read_kept(kept)
+        if merged is None:
+            merged = merged_cache(cache, target)
+            kept = _keep(kept, merged)
     except RootFsError as error:
         _use_library_path(result, target, error.sentence.rstrip("."))
         return result
-    except LoaderCacheError as error:
+    except ValueError as error:  # a LoaderCacheError, of a module that is seldom loaded
         _use_library_path(result, target, f"{CACHE} of the image can't be used: {error}")
         return result
     if may_write and _write_into_root(root, target, cache, merged, result):
         return result
-    _mount_over(root, target, cache, merged, places, result)
+    if cache != merged:
+        _mount_over(root, target, cache, kept, result)
     return result
 
 
 def merged_cache(image: bytes | None, target: Target) -> bytes:
     """The image's cache with the driver's libraries; LoaderCacheError if it can't be merged."""
-    flags = _FLAGS.get(target.machine)
+    # Only the first container of an image comes here, so the others need not load this.
+    from gpushim.host.ldsocache import AARCH64, BITS_32, X86_64, LoaderCacheError, merge
+
+    flags = {"x86_64": X86_64, "aarch64": AARCH64}.get(target.machine)
     if flags is None:
         raise LoaderCacheError(f"gpushim does not know the loader of {target.machine}")
     lib64, lib = target.destination + "/lib64", target.destination + "/lib"
@@ -152,15 +155,8 @@ def _exists_resolved(root: RootFs, path: str) -> bool:
     return root.exists("/" + "/".join(root.resolve_in_root(path)))
 
 
-def library_path(own: str | None, directories: list[str]) -> str:
-    """The container's own LD_LIBRARY_PATH with `directories` after it, each once."""
-    parts = own.split(":") if own else []
-    return ":".join(parts + [directory for directory in directories if directory not in parts])
-
-
 def _use_library_path(result: LoaderCacheResult, target: Target, reason: str) -> None:
-    value = library_path(target.library_path, target.directories())
-    result.edits.env["LD_LIBRARY_PATH"] = value
+    result.library_path = target.directories()
     result.warnings.append(
         f"The driver's libraries are found through LD_LIBRARY_PATH only, because {reason}."
     )
@@ -225,55 +221,37 @@ def _write_conf(root: RootFs, target: Target, result: LoaderCacheResult) -> None
 
 
 def _mount_over(
-    root: RootFs,
-    target: Target,
-    cache: bytes | None,
-    merged: bytes,
-    places: Places,
-    result: LoaderCacheResult,
+    root: RootFs, target: Target, cache: bytes | None, kept: str, result: LoaderCacheResult
 ) -> None:
-    """Have the merged cache mounted over the image's, unless it is equal already."""
-    if cache == merged:
-        return
+    """Have the merged cache, which is kept as a file of ours, mounted over the image's."""
     if cache is None and root.read_only():
         _use_library_path(result, target, f"the image has no {CACHE} and can't be given one")
-        return
-    try:
-        source = _write_beside(places, merged)
-    except OSError as error:
-        reason = f"{places.loader_caches} can't be written to: {why(error)}"
-        _use_library_path(result, target, reason)
-        return
-    result.edits.mounts.append(Mount(source, CACHE, list(MOUNT_OPTIONS)))
+    elif not kept:
+        _use_library_path(result, target, "the merged loader cache can't be kept for a mount")
+    else:
+        result.mounts.append(Mount(kept, CACHE, list(MOUNT_OPTIONS)))
 
 
-def _write_beside(places: Places, merged: bytes) -> str:
-    """The path of a file of ours with this content, which is written if it is not there yet."""
-    path = f"{places.loader_caches}/{digest_of(merged)}"
+def _kept_path(places: Places, cache: bytes | None, target: Target) -> str:
+    """Where the cache merged from this image's and this tree is kept, for the next container."""
+    what = f"{target.tree.path}\n{target.destination}\n{target.machine}\n{cache is None}\n"
+    content = what.encode("utf-8", "surrogateescape") + (cache or b"")
+    return f"{places.loader_caches}/{digest_of(content)}"
+
+
+def _read_kept(path: str) -> bytes | None:
     try:
-        if posix.stat(path).st_size == len(merged):
-            posix.utime(path)  # so that it is not collected before it is mounted
-            return path
-    except FileNotFoundError:
-        pass
-    for directory in (places.run, places.loader_caches):
-        try:
-            posix.mkdir(directory, 0o755)
-        except FileExistsError:
-            pass
-    temporary = f"{path}.{posix.urandom(6).hex()}"
-    flags = posix.O_WRONLY | posix.O_CREAT | posix.O_EXCL | posix.O_CLOEXEC
-    fd = posix.open(temporary, flags, 0o644)
+        posix.utime(path)  # so that it is not collected before it is mounted
+        return read_small(path, _LARGEST_CACHE)
+    except OSError:
+        return None
+
+
+def _keep(path: str, merged: bytes) -> str:
+    """Keeps a merged cache; its path, or "" if that failed, which only a mount has to know."""
     try:
-        try:
-            view = memoryview(merged)
-            while view:
-                view = view[posix.write(fd, view) :]
-            posix.fchmod(fd, 0o644)
-        finally:
-            posix.close(fd)
-        posix.rename(temporary, path)
-    except BaseException:
-        posix.unlink(temporary)
-        raise
+        make_directories(path.rpartition("/")[0])
+        write_whole(path, merged, 0o644)
+    except OSError:
+        return ""
     return path

@@ -15,7 +15,6 @@ from gpushim.inject.loadercache import (
     LoaderCacheResult,
     Target,
     includes_drop_ins,
-    library_path,
     make_visible,
 )
 from gpushim.oci.rootfs import RootFs
@@ -55,14 +54,13 @@ def apply(root: Path, places: Places) -> Apply:
     def call(
         may_write: bool = True,
         is_host_root: bool = False,
-        own: str | None = None,
         libraries32: tuple[str, ...] = (),
         machine: str = "x86_64",
         place: str = PLACE,
     ) -> LoaderCacheResult:
         tree = DriverTree("/tree", ["libnvidia-ml.so.1", "libcuda.so.1"], list(libraries32))
         with RootFs(str(root)) as opened:
-            target = Target(tree, place, own, machine)
+            target = Target(tree, place, machine)
             return make_visible(opened, target, may_write, is_host_root, places)
 
     return call
@@ -83,7 +81,7 @@ def written(root: Path) -> dict[str, bytes]:
 
 
 def is_silent(result: LoaderCacheResult) -> bool:
-    return not (result.edits.env or result.edits.mounts or result.warnings or result.notes)
+    return not (result.library_path or result.mounts or result.warnings or result.notes)
 
 
 def test_a_private_root_gets_a_merged_cache(root: Path, apply: Apply) -> None:
@@ -129,14 +127,14 @@ def test_a_root_that_is_not_ours_alone_gets_a_mount(
     before = written(root)
     result = apply(may_write=False)
     assert written(root) == before
-    (mount,) = result.edits.mounts
+    (mount,) = result.mounts
     assert (mount.container_path, mount.options) == ("/etc/ld.so.cache", list(MOUNT_OPTIONS))
     source = Path(mount.host_path)
     assert source.parent == Path(places.loader_caches)
     assert stat.S_IMODE(source.stat().st_mode) == 0o644
     assert (X86_64, "libcuda.so.1") in entries(source.read_bytes())
     assert not result.warnings
-    again = apply(may_write=False).edits.mounts[0].host_path
+    again = apply(may_write=False).mounts[0].host_path
     assert (again, os.listdir(places.loader_caches)) == (mount.host_path, [source.name])
 
 
@@ -155,7 +153,7 @@ def test_a_file_system_without_writes(root: Path, apply: Apply, has_cache: bool)
         result = apply()
     finally:
         os.system(f"umount -n {root}")
-    assert bool(result.edits.mounts) is has_cache
+    assert bool(result.mounts) is has_cache
     assert bool(result.warnings) is not has_cache
     assert any("read-only" in note for note in result.notes)
 
@@ -164,7 +162,7 @@ def test_nowhere_to_write(apply: Apply, places: Places) -> None:
     os.rmdir(os.path.dirname(places.run))
     Path(os.path.dirname(places.run)).write_bytes(b"")
     result = apply(may_write=False)
-    assert result.edits.env == {"LD_LIBRARY_PATH": f"{PLACE}/lib64"}
+    assert result.library_path == [f"{PLACE}/lib64"]
     assert result.warnings
 
 
@@ -172,8 +170,8 @@ def test_the_host_s_own_root_is_never_touched(root: Path, apply: Apply, places: 
     before = written(root)
     result = apply(is_host_root=True)
     assert (written(root), os.path.exists(places.run)) == (before, False)
-    assert not result.edits.mounts
-    assert result.edits.env == {"LD_LIBRARY_PATH": f"{PLACE}/lib64"}
+    assert not result.mounts
+    assert result.library_path == [f"{PLACE}/lib64"]
     assert "host's own root" in result.warnings[0]
 
 
@@ -220,10 +218,10 @@ def test_a_cache_that_can_t_be_used(
 ) -> None:
     spoil(root)
     before = sorted(root.rglob("*"))
-    result = apply(may_write=may_write, own="/opt/lib")
+    result = apply(may_write=may_write)
     assert sorted(root.rglob("*")) == before
-    assert not result.edits.mounts
-    assert result.edits.env == {"LD_LIBRARY_PATH": f"/opt/lib:{PLACE}/lib64"}
+    assert not result.mounts
+    assert result.library_path == [f"{PLACE}/lib64"]
     (warning,) = result.warnings
     assert warning.startswith("The driver's libraries are found through LD_LIBRARY_PATH only")
 
@@ -241,9 +239,9 @@ def test_musl(root: Path, apply: Apply) -> None:
     """musl knows no cache, and the driver's programs need glibc (B12)."""
     to_musl(root)
     before = written(root)
-    result = apply(own="/opt/lib")
+    result = apply()
     assert written(root) == before
-    assert result.edits.env == {"LD_LIBRARY_PATH": f"/opt/lib:{PLACE}/lib64"}
+    assert result.library_path == [f"{PLACE}/lib64"]
     assert "compatibility layer" in result.warnings[0]
 
 
@@ -252,7 +250,7 @@ def test_musl_with_a_stand_in_for_glibc(root: Path, apply: Apply) -> None:
     (root / "usr/lib64/ld-linux-x86-64.so.2").write_bytes(b"gcompat")
     (root / "etc/ld.so.cache").unlink()
     result = apply()
-    assert result.edits.env
+    assert result.library_path
     assert "compatibility layer" not in result.warnings[0]
 
 
@@ -327,21 +325,6 @@ def test_a_committed_image_is_merged_anew(root: Path, apply: Apply) -> None:
     found = entries(data)
     assert found[X86_64, "libcuda.so.1"] == "/opt/gpushim/nvidia/lib64/libcuda.so.1"
     assert PLACE.encode() not in data
-
-
-@pytest.mark.parametrize(
-    ("own", "expected"),
-    [
-        (None, "/a:/b"),
-        ("", "/a:/b"),
-        ("/x", "/x:/a:/b"),
-        ("/b:/x", "/b:/x:/a"),
-        ("/a:/b", "/a:/b"),
-        ("/x:", "/x::/a:/b"),
-    ],
-)
-def test_library_path(own: str | None, expected: str) -> None:
-    assert library_path(own, ["/a", "/b"]) == expected
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ CREATE = {
     "_struct",
     "binascii",
     "errno",
+    "gc",
     "gpushim",
     "gpushim.allocate",
     "gpushim.allocate.grant",

@@ -237,6 +237,8 @@ def test_a_spec_that_is_none(dgx: Machine, gpushim: Runtime, make_bundle: MakeBu
     """What gpushim can't read it does not hide: runc or gpushim says so, and nothing is written."""
     for text in (
         '{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]}',
+        '{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0",]}}',
+        '{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"],"user":{"uid":}}}',
         '["NVIDIA_VISIBLE_DEVICES=0"]',
         '{"process":{"env":{"a":"NVIDIA_VISIBLE_DEVICES=0"}}}',
         '{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]},"mounts":7,"linux":[]}',

@@ -7,7 +7,7 @@ UTF-8 survive exactly.
 
 from __future__ import annotations
 
-from gpushim.oci.jsontext import SPACE, dumps, scan, skip_space
+from gpushim.oci.jsontext import BROKEN, SPACE, dumps, scan, skip_space
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ def members(text: str, start: int, path: str, deeper: Shape) -> tuple[Members, i
     return Members(found, insert), index + 1
 
 
-def elements(text: str, start: int) -> list[tuple[int, int]]:
-    """Where the elements of the JSON list at `start` begin and end."""
+def elements(text: str, start: int, count: int) -> list[tuple[int, int]]:
+    """Where the first `count` elements of the JSON list at `start` begin and end."""
     found: list[tuple[int, int]] = []
     index = skip_space(text, start + 1)
-    while text[index : index + 1] != "]":
+    while text[index : index + 1] != "]" and len(found) < count:
         _, end = _scan(text, index, "")
         found.append((index, end))
         # As engines write lists; a list may have thousands of elements.
@@ -115,8 +115,8 @@ def elements(text: str, start: int) -> list[tuple[int, int]]:
 def _scan(text: str, index: int, path: str) -> tuple[Any, int]:
     try:
         return scan(text, index)
-    except StopIteration:
-        raise ValueError(f"JSON breaks off or is broken at character {index}") from None
+    except BROKEN:
+        raise ValueError(f"JSON breaks off or is broken behind character {index}") from None
     except RecursionError:
         raise ValueError(f"{path.rstrip('.') or 'the file'} is nested too deeply") from None
 
@@ -175,9 +175,9 @@ def _patch_list(
     removed = 0
     if replaced:
         # Without a replacement nothing has to be taken apart.
-        places = elements(text, begin)
+        places = elements(text, begin, max(replaced) + 2)
         removed = sum(value is REMOVE for value in replaced.values())
-        _replace_elements(places, replaced, splices)
+        _replace_elements(places, len(values), replaced, splices)
     if appended:
         behind = end - 1
         while text[behind - 1] in SPACE:
@@ -187,10 +187,18 @@ def _patch_list(
 
 
 def _replace_elements(
-    places: list[tuple[int, int]], replaced: dict[int, Any], splices: list[tuple[int, int, str]]
+    places: list[tuple[int, int]],
+    count: int,
+    replaced: dict[int, Any],
+    splices: list[tuple[int, int, str]],
 ) -> None:
-    """Splices for elements that are replaced or taken out, with one comma each for those."""
-    last_kept = max([n for n in range(len(places)) if replaced.get(n) is not REMOVE], default=-1)
+    """Splices for elements that are replaced or taken out, with one comma each for those.
+
+    count: of all elements, of which `places` has those up to the one behind the last change.
+    """
+    last_kept = count - 1
+    while replaced.get(last_kept) is REMOVE:
+        last_kept -= 1
     for number, value in replaced.items():
         begin, end = places[number]
         if value is not REMOVE:

@@ -60,8 +60,15 @@ def _refuse(value: object) -> object:
 scan: Callable[[str, int], tuple[Any, int]] = _make_scanner()
 """scan(text, index) -> (value, end): one JSON value that starts exactly at index.
 
-Raises StopIteration where none starts there, ValueError in a broken one, RecursionError in one
+Raises ValueError or one of BROKEN where none starts there or it is broken, RecursionError in one
 that is nested too deeply.
+"""
+
+BROKEN = (StopIteration, SystemError)
+"""What the C scanner raises beside ValueError for text that is no JSON.
+
+Up to CPython 3.11 it looks for its exception among the modules that are imported, and without
+json.decoder there it returns with none, which is a SystemError.
 """
 
 _encode: Callable[[Any], str] = _make_encoder()
@@ -82,8 +89,8 @@ def loads(text: str) -> Any:
     start = skip_space(text, 0)
     try:
         value, end = scan(text, start)
-    except StopIteration:
-        raise ValueError(f"no JSON value at character {start}") from None
+    except BROKEN:
+        raise ValueError(f"JSON breaks off or is broken behind character {start}") from None
     except RecursionError:
         raise ValueError("JSON is nested too deeply") from None
     if skip_space(text, end) != len(text):

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import builtins
 import json
+import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from gpushim.oci import jsontext
 from hypothesis import given
 from hypothesis import strategies as st
+
+SHIM = Path(jsontext.__file__).parent.parent.parent
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -53,6 +57,25 @@ def test_a_lone_surrogate_survives() -> None:
 def test_what_is_no_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
         jsontext.loads(text)
+
+
+def test_the_same_where_json_is_not_imported() -> None:
+    """As on the create path, where the scanner finds no exception that it could raise."""
+    texts = ["", "{", "[1,", '"', "[1 2", '{"a" 1}', '{"a":{"b":[1,}}', "[nul]"]
+    code = (
+        f"import sys; sys.path.insert(0, {str(SHIM)!r})\n"
+        "from gpushim.oci import jsonpatch, jsontext\n"
+        "assert not [name for name in sys.modules if name.startswith('json')]\n"
+        f"for text in {texts!r}:\n"
+        "    for read in (jsontext.loads, lambda text: jsonpatch.patch(text, {'a': {'c': {}}})):\n"
+        "        try:\n"
+        "            print(read(text))\n"
+        "        except ValueError:\n"
+        "            pass\n"
+    )
+    command = [sys.executable, "-I", "-S", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_without_the_private_module_json_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

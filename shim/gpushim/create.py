@@ -72,10 +72,14 @@ def create(call: Call) -> None:
     call.log.fields["edits"] = edits.to_json()
     call.log.step("edits")
 
-    # The spec comes last: if either fails, it is as it was, and a record alone soon goes away.
+    # The spec comes last: if either fails, it is as it was, and so is all else.
     keep_record(call, bundle, request, grant, edits, library_path)
     call.log.step("record")
-    store(bundle, text, {"grant": note_of(grant, facts)})
+    try:
+        store(bundle, text, {"grant": note_of(grant, facts)})
+    except GpushimError:
+        records.remove(call.places.containers, call.invocation.container_id, _root(call))
+        raise
     call.log.step("spec")
     call.log.write("info", "granted", dumps)
 

@@ -184,7 +184,19 @@ exec)
 *) exec "$low_level" "$@" ;;
 esac
 
-if [ ! -x "$_python" ] || [ ! -f "$_code/gpushim/entry.py" ]; then
+if [ ! -f "$_python" ] || [ ! -x "$_python" ] || [ ! -f "$_code/gpushim/entry.py" ]; then
+    case $_command in
+    create | run)
+        # Nothing can be weighed, but a value that asks for nothing is plain to see.
+        (
+            export LC_ALL=C PATH="${PATH:+$PATH:}/usr/bin:/bin"
+            grep -oaE -e '"NVIDIA_VISIBLE_DEVICES=[^"]*"?|nvidia-container-[a-z-]*"|\\u00[4-7]' \
+                -- "$_spec" | grep -qvxE '"NVIDIA_VISIBLE_DEVICES=(void)?"'
+        ) || exec "$low_level" "$@"
+        ;;
+    # The container has its GPUs; its later processes lack no more than a few variables.
+    exec) exec "$low_level" "$@" ;;
+    esac
     fail "this container asks for GPUs, but gpushim's Python ($_python) or code ($_code) is gone.\
  Run 'gpushimctl install' again."
 fi

@@ -8,6 +8,7 @@ interpreter, modules are imported as usual.
 
 from __future__ import annotations
 
+import gc
 import marshal
 import posix
 import sys
@@ -32,8 +33,10 @@ def path_of(code: str, kind: str) -> str:
 def load(code: str, command: str) -> bool:
     """Makes the modules that `command` needs, those of the package beneath `code`.
 
-    False if the file is not there or no longer right: then nothing has been done.
+    False if the file is not there or no longer right: then no module has been made.
     """
+    # What is made from here on lives until the exec, and a large spec is a great many objects.
+    gc.disable()
     try:
         path = path_of(code, EXEC if command == EXEC else CREATE)
         descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)

@@ -7,7 +7,6 @@ a line in the engine's log, stderr, a line in gpushim's own log and an exit stat
 from __future__ import annotations
 
 import _signal  # signal itself imports enum
-import gc
 import posix
 import sys
 
@@ -51,8 +50,6 @@ def main(words: list[str]) -> NoReturn:
     if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
         # Ctrl-C ends this as it ends runc, and not with a traceback.
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
-    # What is made here lives until the exec, and a large spec is a great many objects.
-    gc.disable()
     root, low_level, family, stat, lc_ctype, *arguments = words
     given = Given(stat, lc_ctype[1:] if lc_ctype else None)
     call = Call(arguments, Places(root), low_level, family, given)

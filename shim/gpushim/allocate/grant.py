@@ -67,7 +67,7 @@ def _find(name: str, request: Request, gpus: Sequence[Gpu]) -> Gpu:
     if len(matching) > 1:
         found = ", ".join(gpu.uuid for gpu in matching)
         raise Unavailable(
-            f"{_asked(request)}, but '{brief(name)}' is the beginning of more than one UUID: {found}.",
+            f"{_asked(request)}, but '{brief(name)}' begins more than one UUID: {found}.",
             "Give more of it.",
         )
     if not matching:

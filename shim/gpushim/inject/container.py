@@ -11,13 +11,16 @@ if TYPE_CHECKING:
 # Where the driver tree goes. CUDA images have the first in PATH and LD_LIBRARY_PATH; the others
 # are for containers in which a user's own mount lies there.
 TREE_PLACES = ("/usr/local/nvidia", "/opt/gpushim/nvidia", "/gpushim/nvidia")
+# How the variables begin that mean something to gpushim. A container may have thousands of others.
+VARIABLES = ("NVIDIA_", "CUDA_", "LD_LIBRARY_PATH=")
 
 
 class Container:
     """One container, as its spec describes it.
 
-    root: absolute path of its root file system; readonly: root.readonly; environment: process.env;
-    mounts: destination -> type; user_namespace: whether it has one of its own.
+    root: absolute path of its root file system; readonly: root.readonly; environment: those
+    entries of process.env that begin with one of VARIABLES; mounts: destination -> type;
+    user_namespace: whether it has one of its own; privileged: whether it may use every device.
     """
 
     __slots__ = ("environment", "mounts", "privileged", "readonly", "root", "user_namespace")
@@ -26,7 +29,7 @@ class Container:
         self,
         root: str,
         readonly: bool,
-        environment: list[object],
+        environment: list[str],
         mounts: dict[str, str],
         user_namespace: bool,
         privileged: bool,
@@ -46,7 +49,8 @@ class Container:
         """Where the driver tree goes: where no mount of the user's is hidden or written to."""
         for place in TREE_PLACES:
             if not self.covered(place) and not any(
-                path == place or path.startswith(place + "/") for path in self.mounts
+                path.startswith(place) and path[len(place) :][:1] in ("", "/")
+                for path in self.mounts
             ):
                 return place
         return TREE_PLACES[-1]
@@ -67,17 +71,19 @@ def describe(bundle: Bundle) -> Container:
     """Reads the facts out of a spec; odd values count as absent, as runc will judge them."""
     root = bundle.section("root", "path")
     path = root if isinstance(root, str) and root else "rootfs"
-    mounts: dict[str, str] = {}
-    for mount in bundle.items("mounts"):
-        if isinstance(mount, dict) and isinstance(mount.get("destination"), str):
-            destination = mount["destination"]
-            if not destination.startswith("/"):
-                destination = "/" + destination
-            mounts[destination.rstrip("/") or "/"] = str(mount.get("type") or "bind")
+    mounts = {
+        "/" + mount["destination"].strip("/"): str(mount.get("type") or "bind")
+        for mount in bundle.items("mounts")
+        if isinstance(mount, dict) and isinstance(mount.get("destination"), str)
+    }
     return Container(
         root=path if path.startswith("/") else f"{bundle.directory}/{path}",
         readonly=bundle.section("root", "readonly") is True,
-        environment=bundle.items("process", "env"),
+        environment=[
+            entry
+            for entry in bundle.items("process", "env")
+            if isinstance(entry, str) and entry.startswith(VARIABLES)
+        ],
         mounts=mounts,
         user_namespace=_has_user_namespace(bundle),
         privileged=_allows_every_device(bundle),

@@ -52,14 +52,17 @@ def environment(edits: Edits) -> ListChange:
     A variable that is both to be set and to be taken out is set.
     """
     removed = [name for name in edits.remove_env if name not in edits.env]
+    names = (*edits.env, *removed)
 
     def change(entries: list[Any]) -> tuple[dict[int, Any], list[Any]]:
         places: dict[str, list[int]] = {}
-        for number, entry in enumerate(entries):
-            if isinstance(entry, str):
-                name = entry.partition("=")[0]
-                if name in edits.env or name in removed:
-                    places.setdefault(name, []).append(number)
+        # A container may have thousands of variables, so most are passed over at once.
+        for number in [
+            n for n, it in enumerate(entries) if isinstance(it, str) and it.startswith(names)
+        ]:
+            name = entries[number].partition("=")[0]
+            if name in names:
+                places.setdefault(name, []).append(number)
         replaced: dict[int, Any] = {
             number: REMOVE for name in removed for number in places.get(name, ())
         }
@@ -93,7 +96,11 @@ def _replace_by(key: str, wanted: list[dict[str, Any]]) -> ListChange:
         kept = set()
         replaced: dict[int, Any] = {}
         for number, entry in enumerate(present):
-            name = _normal(entry.get(key)) if isinstance(entry, dict) else None
+            name = entry.get(key) if isinstance(entry, dict) else None
+            if not isinstance(name, str):
+                continue
+            if name[-1:] == "/":
+                name = _normal(name)
             if name not in ours:
                 continue
             if entry == ours[name] and name not in kept:
@@ -105,9 +112,9 @@ def _replace_by(key: str, wanted: list[dict[str, Any]]) -> ListChange:
     return change
 
 
-def _normal(path: object) -> object:
+def _normal(path: str) -> str:
     """A path as a mount or device names it, without a slash at its end."""
-    return path.rstrip("/") or "/" if isinstance(path, str) else path
+    return path.rstrip("/") or "/"
 
 
 def _mounts(edits: Edits) -> ListChange:

@@ -1,17 +1,18 @@
 """A bundle's config.json: read, compared with what gpushim wrote, and replaced.
 
 Beside a config.json that gpushim wrote lie the original (config.json.gpushim-orig) and a small
-file with the digest of what was written (config.json.gpushim). A bundle that is run again starts
+file with the checksum of what was written (config.json.gpushim). A bundle that is run again starts
 from the original, so yesterday's GPU or driver never sticks to it. The three are written in an
 order in which a kill between any two leaves either the original or a complete result.
 """
 
 from __future__ import annotations
 
+import binascii
 import posix
 
 from gpushim.errors import GpushimError, why
-from gpushim.oci.files import digest_of, read_small, real_path, write_whole
+from gpushim.oci.files import read_small, real_path, write_whole
 from gpushim.oci.jsonpatch import Members, read
 from gpushim.oci.jsontext import dumps, loads
 
@@ -40,8 +41,8 @@ class Bundle:
     """One bundle's spec as it was before gpushim.
 
     directory: real path; text: the original config.json, with bytes that are no UTF-8 as
-    surrogates; members: where its members lie in the text; spec: the same as plain data; written: what gpushim noted about its last output here,
-    None if config.json is not that output.
+    surrogates; members: where its members lie in the text; spec: the same as plain data; written:
+    what gpushim noted about its last output here, None if config.json is not that output.
     """
 
     __slots__ = (
@@ -106,26 +107,37 @@ def load(directory: str, config_name: str) -> Bundle:
 
 
 def store(bundle: Bundle, text: str, note: dict[str, Any]) -> str:
-    """Replaces config.json with `text`; mode and owner stay. Returns the digest of what it wrote.
+    """Replaces config.json with `text`; mode and owner stay. Returns the checksum of what it wrote.
 
-    note: plain data to be kept with the digest. Raises GpushimError; then config.json is as it was.
+    note: plain data to be kept with it. Raises GpushimError; then config.json is as it was.
     """
     data = text.encode("utf-8", "surrogateescape")
-    digest = digest_of(data)
+    written_sum = checksum(data)
     path = bundle.config_path
     try:
         if bundle.written is None:
             _keep_original(bundle, is_replaced=data != bundle._current)
         # Until config.json is replaced, the former output has to be known as ours, too.
-        former = digest_of(bundle._current) if bundle.written is not None else ""
-        written = dumps({"format": FORMAT, "digest": digest, "former": former, **note})
+        former = checksum(bundle._current) if bundle.written is not None else ""
+        written = dumps({"format": FORMAT, "checksum": written_sum, "former": former, **note})
         write_whole(path + ".gpushim", written.encode("ascii"), 0o600)
         if data != bundle._current:
             write_whole(path, data, bundle.mode, bundle.owner)
             posix.chmod(path + ".gpushim-orig", 0o600)
     except OSError as error:
+        if bundle.written is None:
+            _remove_beside(path)
         raise GpushimError(f"{path} cannot be rewritten: {why(error)}.") from None
-    return digest
+    return written_sum
+
+
+def _remove_beside(path: str) -> None:
+    """Removes what lies beside a config.json that is no output of gpushim's."""
+    for ending in (".gpushim", ".gpushim-orig"):
+        try:
+            posix.unlink(path + ending)
+        except OSError:
+            pass
 
 
 def _keep_original(bundle: Bundle, is_replaced: bool) -> None:
@@ -163,8 +175,8 @@ def _own_output(config_path: str, current: bytes) -> dict[str, Any] | None:
         posix.stat(config_path + ".gpushim-orig")
     except (OSError, ValueError):
         return None
-    if not isinstance(note, dict) or digest_of(current) not in (
-        note.get("digest"),
+    if not isinstance(note, dict) or checksum(current) not in (
+        note.get("checksum"),
         note.get("former"),
     ):
         return None
@@ -174,3 +186,12 @@ def _own_output(config_path: str, current: bytes) -> dict[str, Any] | None:
             "Install that version again, or put the original config.json back.",
         )
     return note
+
+
+def checksum(data: bytes) -> str:
+    """Tells whether a config.json is the one that gpushim wrote.
+
+    Length and CRC-32: whoever can write the bundle needs no collision, and anything stronger takes
+    longer than all the rest of a large spec.
+    """
+    return f"{len(data):x}-{binascii.crc32(data):08x}"

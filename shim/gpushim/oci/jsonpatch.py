@@ -60,7 +60,8 @@ def patch(text: str, change: Patch, whole: Members | None = None) -> str:
     for begin, end, new in sorted(splices, key=lambda splice: splice[0]):
         pieces += [text[position:begin], new]
         position = end
-    return "".join(pieces) + text[position:]
+    pieces.append(text[position:])
+    return "".join(pieces)
 
 
 def read(text: str, deeper: Shape | None = None) -> Members:

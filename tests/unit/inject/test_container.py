@@ -142,13 +142,13 @@ def test_odd_values_count_as_absent(tmp_path: Path) -> None:
 
 def test_facts(tmp_path: Path) -> None:
     spec = {
-        "process": {"env": ["A=1"]},
+        "process": {"env": ["A=1", 5, "CUDA_VISIBLE_DEVICES=1"]},
         "root": {"readonly": True},
         "mounts": [{"destination": "/proc", "type": "proc"}],
         "linux": {"namespaces": [{"type": "mount"}, {"type": "user"}]},
     }
     found = container(tmp_path, spec)
-    assert found.environment == ["A=1"]
+    assert found.environment == ["CUDA_VISIBLE_DEVICES=1"]
     assert found.readonly
     assert found.user_namespace
     assert found.mounts_proc

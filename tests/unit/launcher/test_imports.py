@@ -28,10 +28,8 @@ CREATE = {
     "_json",
     "_blake2",
     "_stat",
-    "_struct",
     "binascii",
     "errno",
-    "gc",
     "gpushim",
     "gpushim.allocate",
     "gpushim.allocate.grant",
@@ -41,8 +39,6 @@ CREATE = {
     "gpushim.host",
     "gpushim.host.devicenodes",
     "gpushim.host.fingerprint",
-    "gpushim.host.ldsocache",
-    "gpushim.host.libraryorder",
     "gpushim.host.model",
     "gpushim.host.procfiles",
     "gpushim.host.statefiles",
@@ -74,13 +70,17 @@ CREATE = {
     "gpushim.snapshot",
 }
 
+# What merging the loader cache of an image takes, which is kept for its next container.
+FIRST_OF_AN_IMAGE = {"_struct", "gpushim.host.ldsocache", "gpushim.host.libraryorder"}
+
 
 def test_create_with_gpus(machine: Machine) -> None:
     bundle = machine.bundle("NVIDIA_VISIBLE_DEVICES=0,1")
-    found = machine.imports("create", "--bundle", str(bundle), "c1")
+    first = machine.imports("create", "--bundle", str(bundle), "c1")
     assert "GPU-" in (bundle / "config.json").read_text()
-    assert not found & SLOW
-    assert found == CREATE
+    assert not first & SLOW
+    assert CREATE <= first <= CREATE | FIRST_OF_AN_IMAGE
+    assert machine.imports("create", "--bundle", str(bundle), "c2") == CREATE
 
 
 def test_create_that_asks_for_nothing(machine: Machine) -> None:

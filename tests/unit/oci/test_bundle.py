@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from gpushim.errors import GpushimError
 from gpushim.oci import files
-from gpushim.oci.bundle import Bundle, load, restore_original, store
-from gpushim.oci.files import digest_of
+from gpushim.oci.bundle import Bundle, checksum, load, restore_original, store
 
 ORIGINAL = '{ "process" : {"env":["NVIDIA_VISIBLE_DEVICES=0"]}, "x":1.50 }\n'
 WRITE = "gpushim.oci.bundle.write_whole"
@@ -226,7 +225,7 @@ def test_what_is_no_spec(config: Path, text: str) -> None:
     assert str(config) in str(caught.value)
 
 
-@pytest.mark.parametrize("note", ["", "[]", "{", '{"format":1}', '{"digest":5}', "\udce9"])
+@pytest.mark.parametrize("note", ["", "[]", "{", '{"format":1}', '{"checksum":5}', "\udce9"])
 def test_a_damaged_note_is_none(config: Path, note: str) -> None:
     store(again(config), FIRST, {})
     Path(f"{config}.gpushim").write_text(note, errors="surrogateescape")
@@ -262,7 +261,5 @@ def test_a_bundle_that_takes_no_file(config: Path, monkeypatch: pytest.MonkeyPat
     assert config.read_text() == ORIGINAL
 
 
-def test_the_digest_is_blake2b() -> None:
-    import hashlib
-
-    assert digest_of(b"abc") == hashlib.blake2b(b"abc", digest_size=32).hexdigest()
+def test_the_checksum_has_length_and_content() -> None:
+    assert checksum(b"123456789") == "9-cbf43926"  # CRC-32's own check value

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import hashlib
 import os
 import posix
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpushim.oci.files import make_directories, read_small, real_path, write_whole
+from gpushim.oci.files import digest_of, make_directories, read_small, real_path, write_whole
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -124,3 +125,7 @@ def test_the_real_path_of_what_is_not_there(
     monkeypatch.chdir(tmp_path / "d")
     assert real_path("x") == f"{base}/d/x"
     assert real_path(".") == f"{base}/d"
+
+
+def test_the_digest_is_blake2b() -> None:
+    assert digest_of(b"abc") == hashlib.blake2b(b"abc", digest_size=32).hexdigest()

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from gpushim import config
+from gpushim import config_keys
 from gpushim.admin import cli
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -90,7 +90,7 @@ def test_commands_exist(path: Path) -> None:
 
 def test_keys_in_documents_exist() -> None:
     """`name = value` in a document is a key of the configuration."""
-    names = {key.name for key in config.KEYS}
+    names = {key.name for key in config_keys.KEYS}
     for path in DOCUMENTS:
         for text in code(path):
             found = re.fullmatch(r"([a-z-]+) = (true|false|\".*\")", text)

@@ -15,7 +15,8 @@ from gpushim_specs import load
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
-from .config import DURATION, SECTIONS, SIZE, Config, Key, table
+from .config import Config
+from .config_keys import DURATION, SECTIONS, SIZE, Key, configured, table
 from .errors import GpushimError, why
 
 # By name: a type checker that is told 3.10 looks for tomli, which 3.11 and later need not have.
@@ -35,12 +36,12 @@ def read(path: str) -> Config:
         with open(path, "rb") as file:
             content = file.read(_MAXIMUM_BYTES + 1)
     except FileNotFoundError:
-        return Config()
+        return configured()
     except OSError as error:
         raise GpushimError(f"The configuration {path} can't be read: {why(error)}.") from error
     if len(content) > _MAXIMUM_BYTES:
         raise GpushimError(f"The configuration {path} is larger than 1 MiB.")
-    return Config(parse(content, path), source=path)
+    return configured(parse(content, path), source=path)
 
 
 def parse(content: bytes, path: str) -> dict[str, bool | str | list[str]]:

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from .config import DURATION, FLAG, KEYS, PATH, PATHS, PROGRAMS, SECTIONS, SIZE, TEXT, TEXTS, Key
+from .config_keys import (
+    DURATION,
+    FLAG,
+    KEYS,
+    PATH,
+    PATHS,
+    PROGRAMS,
+    SECTIONS,
+    SIZE,
+    TEXT,
+    TEXTS,
+    Key,
+)
 
 # Paths have no control characters: "$" in a pattern would let a newline at the end pass.
 _PATH = {"type": "string", "pattern": "^/", "not": {"pattern": "[\\u0000-\\u001f\\u007f]"}}

@@ -14,6 +14,7 @@ import sys
 
 from . import config_file
 from .config import Config
+from .config_keys import configured
 from .errors import GpushimError, why
 from .lowlevel import family, find
 from .places import Places
@@ -77,7 +78,9 @@ def write(places: Places, search_path: str) -> list[str]:
         settings = chosen(find(_names(config), search_path, places.launcher))
     except GpushimError as error:
         problems.append(str(error))
-        settings = _former(places) or chosen(find(_names(Config()), search_path, places.launcher))
+        settings = _former(places) or chosen(
+            find(_names(configured()), search_path, places.launcher)
+        )
     _replace(places.launcher_settings, render(settings), time)
     return problems
 

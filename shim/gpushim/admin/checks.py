@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from .. import config_file, lowlevel
-from ..config import Config
+from ..config_keys import configured
 from ..engines import docker, dockerd, jsonfile
 from ..errors import GpushimError, harmless, why
 from ..host import devicenodes, driver, gpus
@@ -42,7 +42,7 @@ class Context:
         try:
             self.config = config_file.read(places.config)
         except GpushimError as error:
-            self.config, self.config_problem = Config(), error.sentence
+            self.config, self.config_problem = configured(), error.sentence
         try:
             self.record = installation.read(places)
         except GpushimError as error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from ..config import KEYS, SECTIONS, Key
 from ..config_file import allowed
+from ..config_keys import KEYS, SECTIONS, Key
 
 _WIDTH = 96
 

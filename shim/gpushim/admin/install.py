@@ -11,6 +11,7 @@ import os
 
 from .. import __version__, config_file, launcher_settings, lowlevel
 from ..config import Config
+from ..config_keys import configured
 from ..engines.docker import Plan
 from ..errors import GpushimError, harmless
 from ..places import Places
@@ -80,12 +81,12 @@ def _configuration(source: str, places: Places) -> bytes | None:
 def _effective(content: bytes | None, places: Places) -> Config:
     """The configuration that will hold; the defaults, with a warning, if the file is wrong."""
     if content is not None:
-        return Config(config_file.parse(content, places.config), places.config)
+        return configured(config_file.parse(content, places.config), places.config)
     try:
         return config_file.read(places.config)
     except GpushimError as error:
         warn(f"{error} Until it is right, containers that ask for GPUs are refused.")
-        return Config()
+        return configured()
 
 
 def run(arguments: argparse.Namespace, places: Places) -> int:

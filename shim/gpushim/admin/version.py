@@ -6,7 +6,7 @@ import argparse
 import os
 
 from .. import __version__, config_file, lowlevel
-from ..config import Config
+from ..config_keys import configured
 from ..errors import GpushimError
 from ..host import driver
 from ..places import Places
@@ -33,7 +33,7 @@ def versions(places: Places) -> dict[str, str | None]:
     try:
         config = config_file.read(places.config)
     except GpushimError:
-        config = Config()
+        config = configured()
     names = config.texts("runtime.low-level-runtimes")
     try:
         path = lowlevel.find(names, os.environ.get("PATH", ""), places.launcher)[0]

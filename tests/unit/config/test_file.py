@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from gpushim import config_file
 from gpushim.admin import config_text
-from gpushim.config import Config, seconds, size, table
+from gpushim.config import seconds, size
+from gpushim.config_keys import configured, table
 from gpushim.config_schema import schema
 from gpushim.errors import GpushimError
 from gpushim_specs import load
@@ -21,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def test_a_missing_file_means_the_defaults(tmp_path: Path) -> None:
     made = config_file.read(str(tmp_path / "none.toml"))
-    assert made.values == Config().values
+    assert made.values == configured().values
     assert set(made.sources.values()) == {"default"}
 
 
@@ -151,4 +152,4 @@ def test_the_default_file_sets_nothing_and_shows_every_default(tmp_path: Path) -
         line[1:] if line.startswith("#") and line[1:].split(" = ")[0] in names else line
         for line in text.splitlines()
     )
-    assert config_file.parse(shown.encode(), "/c") == Config().values
+    assert config_file.parse(shown.encode(), "/c") == configured().values

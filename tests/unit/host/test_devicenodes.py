@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from gpushim.config import Config
+from gpushim.config_keys import configured
 from gpushim.host import devicenodes, nodes
 
 DEVICES = """Character devices:
@@ -43,7 +43,7 @@ class Machine:
         os.chmod(self.dev / name, mode)
 
     def make(self, minors: list[int], modeset: bool = False) -> dict[str, str]:
-        return nodes.make_missing(Config(self.values), minors, modeset)
+        return nodes.make_missing(configured(self.values), minors, modeset)
 
     def facts(self, name: str) -> tuple[int, int, int, int, int] | None:
         return devicenodes.node_facts(str(self.dev), name)

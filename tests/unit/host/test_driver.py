@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from gpushim.config import Config
+from gpushim.config_keys import configured
 from gpushim.errors import GpushimError
 from gpushim.host import driver
 
@@ -69,7 +70,7 @@ def test_the_copy_forbids_to_make_nodes(text: str) -> None:
 
 
 def config(path: Path, **values: bool | str | list[str]) -> Config:
-    return Config(
+    return configured(
         {
             "host.proc-root": str(path / "proc"),
             "host.sys-root": str(path / "sys"),

@@ -113,7 +113,7 @@ fail() {
     if [ "$_log" ]; then
         PATH=${PATH:+$PATH:}/usr/bin:/bin # An engine may give none at all.
         _time=$(date -u +%Y-%m-%dT%H:%M:%SZ)
-        _text=$(printf '%s' "$1" | sed 's/[\\"]/\\&/g')
+        _text=$(printf 'gpushim: %s' "$1" | sed 's/[\\"]/\\&/g')
         if [ "$_log_format" = json ]; then
             printf '{"level":"error","msg":"%s","time":"%s"}\n' "$_text" "$_time" >>"$_log"
         else

@@ -12,6 +12,7 @@ from __future__ import annotations
 import binascii
 import errno
 import posix
+import time
 
 from gpushim.oci.files import make_directories, read_small, write_whole
 from gpushim.oci.jsontext import dumps, loads
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMAT = 1
+_YOUNG_SECONDS = 60
 
 
 class Record:
@@ -69,6 +71,9 @@ def _write(folder: str, file: str, data: bytes) -> None:
             # Another create, which collects, found the directory empty and removed it.
             if last:
                 raise
+        except OSError:
+            _remove_if_empty(folder)
+            raise
 
 
 def find(directory: str, container_id: str, state_root: str) -> Record | None:
@@ -91,17 +96,22 @@ def remove(directory: str, container_id: str, state_root: str) -> None:
 
 def every(directory: str) -> Iterator[Record]:
     """The records of all containers that live (or are being made)."""
-    for folder, name in _names(directory):
-        record = _read(f"{folder}/{name}.json")
-        if record is not None and _alive(folder, name):
-            yield record
+    for folder in _folders(directory):
+        for name in _in(folder):
+            record = _read(f"{folder}/{name}.json")
+            if record is not None and _alive(folder, name):
+                yield record
 
 
 def collect(directory: str) -> None:
     """Drops the records of containers that are gone."""
-    for folder, name in _names(directory):
-        if not _alive(folder, name):
-            _drop(folder, name)
+    for folder in _folders(directory):
+        names = _in(folder)
+        for name in names:
+            if not _alive(folder, name):
+                _drop(folder, name)
+        if not names and _is_old(folder):
+            _remove_if_empty(folder)  # a create was killed before it wrote
 
 
 def start_time(pid: int) -> int:
@@ -138,15 +148,11 @@ def _of_root(folder: str, state_root: str) -> list[str]:
     return [name for name in _in(folder) if name.startswith(key)]
 
 
-def _names(directory: str) -> Iterator[tuple[str, str]]:
+def _folders(directory: str) -> list[str]:
     try:
-        ids = posix.listdir(directory)
+        return [f"{directory}/{container_id}" for container_id in posix.listdir(directory)]
     except OSError:
-        return
-    for container_id in ids:
-        folder = f"{directory}/{container_id}"
-        for name in _in(folder):
-            yield folder, name
+        return []
 
 
 def _alive(folder: str, name: str) -> bool:
@@ -180,6 +186,21 @@ def _drop(folder: str, name: str) -> None:
                     posix.unlink(f"{folder}/{file}")
                 except OSError:
                     pass
+    except OSError:
+        pass
+    _remove_if_empty(folder)
+
+
+def _is_old(folder: str) -> bool:
+    """Whether it is so long since a directory changed that no create is about to write there."""
+    try:
+        return posix.stat(folder).st_mtime < time.time() - _YOUNG_SECONDS
+    except OSError:
+        return False
+
+
+def _remove_if_empty(folder: str) -> None:
+    try:
         posix.rmdir(folder)
     except OSError:
         pass

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.fakehost import Description, GpuSpec
 from tests.harness import Bundle, Runtime, processes
+from tests.harness.attempt import refusal
 from tests.harness.machine import Machine
 from tests.harness.seen import probe
 
@@ -20,48 +19,10 @@ pytestmark = pytest.mark.e2e
 
 MakeBundle = Callable[..., Bundle]
 
-# In these Docker reads a meaning of its own, and shows another exit status.
-MISLEADING = ("no such file or directory", "executable file not found", "permission denied")
-
 
 @pytest.fixture
 def machine(make_machine: Callable[..., Machine]) -> Machine:
     return make_machine()
-
-
-class Refusal:
-    """A create that has to fail: the error, and a check that nothing was written."""
-
-    def __init__(self, machine: Machine, runtime: Runtime, bundle: Bundle) -> None:
-        self.machine, self.bundle = machine, bundle
-        log = runtime.directory / "log.json"
-        log.unlink(missing_ok=True)
-        before = self._traces()
-        options = ["--log", str(log), "--log-format", "json"]
-        result = runtime.create(bundle, options=options)
-        assert result.status == 1, result
-        assert self._traces() == before
-        assert runtime.call("list", "-q").stdout == ""
-        lines = [json.loads(line) for line in log.read_text().splitlines()]
-        assert len(lines) == 1, lines
-        line: dict[str, Any] = lines[0]
-        assert set(line) == {"level", "msg", "time"}
-        assert line["level"] == "error"
-        self.text: str = line["msg"]
-        assert self.text.startswith("gpushim: ")
-        assert result.stderr == self.text + "\n"
-        assert not [words for words in MISLEADING if words in self.text.lower()]
-        assert "Traceback" not in result.stderr
-
-    def _traces(self) -> tuple[object, ...]:
-        """Everything that a create writes, as it is now."""
-        files = {
-            str(path): path.read_bytes() if path.name.startswith("config.json") else b""
-            for path in self.bundle.path.iterdir()
-        }
-        cache = self.bundle.rootfs / "etc"
-        listed = sorted(os.listdir(cache)) if cache.is_dir() else []
-        return files, listed, self.machine.records()
 
 
 Refuse = Callable[..., str]
@@ -76,7 +37,7 @@ def refuse(
     def attempt(value: str, *env: str) -> str:
         env = (f"NVIDIA_VISIBLE_DEVICES={value}", *env)
         bundle = make_bundle("debian", probe(["exit", "0"]), env=env)
-        text = Refusal(machine, runtime, bundle).text
+        text = refusal(machine, runtime, bundle)
         # Whoever asks for nothing is not concerned.
         runtime.run(make_bundle("busybox", probe(["exit", "0"]))).check()
         runtime.run(make_bundle("busybox", probe(["exit", "0"]), env=["A=\\u0041"])).check()
@@ -120,7 +81,7 @@ def test_a_gpu_that_does_not_work(
     for value, status in (("0", 0), ("all", 0), ("1", 1), ("0,1", 1)):
         bundle = make_bundle("busybox", probe(["env"]), env=[f"NVIDIA_VISIBLE_DEVICES={value}"])
         if status:
-            text = Refusal(machine, runtime, bundle).text
+            text = refusal(machine, runtime, bundle)
             assert f"GPU 1 ({machine.host.gpus[1].bus}) does not work" in text
         else:
             seen = runtime.run(bundle).check().stdout

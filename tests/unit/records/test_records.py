@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import posix
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -198,6 +200,26 @@ def test_many_at_once(place: Place) -> None:
     for thread in threads:
         thread.join()
     assert not failed
+
+
+def test_a_directory_that_a_killed_create_left(place: Place) -> None:
+    """It goes once nobody can be about to write in it."""
+    for name, age in (("old", 3600), ("young", 0)):
+        (place.directory / name).mkdir(parents=True)
+        then = time.time() - age
+        os.utime(place.directory / name, (then, then))
+    place.collect()
+    assert [path.name for path in place.directory.iterdir()] == ["young"]
+
+
+def test_a_full_disk(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*words: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "write_whole", full)
+    with pytest.raises(OSError):
+        place.write("c1", ME)
+    assert not (place.directory / "c1").exists()
 
 
 def test_hostile_files(place: Place, ended: list[int], tmp_path: Path) -> None:

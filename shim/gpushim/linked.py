@@ -4,9 +4,9 @@ Finding, checking and opening each module by itself takes a good part of gpushim
 create, so install has `gpushim.link` put their code objects into one file for each kind of call.
 It is used only while every source file is as it was then; without it, or with another
 interpreter, modules are imported as usual.
-"""
 
-from __future__ import annotations
+Annotations are not postponed here, which would load another module.
+"""
 
 import gc
 import marshal
@@ -58,7 +58,7 @@ def load(code: str, command: str) -> bool:
     return True
 
 
-def _make(code: str, part: Part) -> None:
+def _make(code: str, part: "Part") -> None:
     """Makes one module; those that it imports came before it, so its imports find them made."""
     name, is_package, path, _, body = part
     if name in sys.modules:

@@ -27,7 +27,7 @@ from .host.fingerprint import boot_id, take
 from .log import Log
 from .oci import jsontext
 from .oci.enginelog import append_line
-from .oci.files import write_whole
+from .oci.files import make_directories, write_whole
 from .places import Places
 from .snapshot import FORMAT, Snapshot, now, partial_path
 
@@ -62,13 +62,14 @@ def keep(places: Places, snapshot: Snapshot, found: Collected) -> None:
     What can't be written is said among the problems, and the snapshot is then used once.
     """
     try:
-        statefiles.make_directory(places.run)
+        make_directories(places.run)
         if found.complete:
             data = {**snapshot.to_json(), "fingerprint": found.fingerprint}
             write_whole(places.snapshot, jsontext.dumps(data).encode(), 0o644)
             snapshot.kept = True
             _remove(partial_path(places))
             treecollect.collect(places, {one.path for one in snapshot.inventory.trees.values()})
+            treecollect.collect_loader_caches(places)
         else:
             _keep_partial(places, {"snapshot": snapshot.to_json()}, snapshot.finished)
     except OSError as error:
@@ -139,7 +140,7 @@ def _former_keys(places: Places) -> list[str]:
 def _fail(places: Places, request: str, error: GpushimError) -> None:
     failure = {"sentence": error.sentence, "hint": error.hint}
     try:
-        statefiles.make_directory(places.run)
+        make_directories(places.run)
         _keep_partial(places, {"error": failure, "request": request}, now())
     except OSError:
         pass  # those who wait will each meet the error themselves

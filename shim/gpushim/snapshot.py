@@ -16,6 +16,7 @@ from .config import Config
 from .errors import GpushimError
 from .host import fingerprint, statefiles
 from .host.model import Inventory
+from .oci.files import make_directories
 from .places import Places
 
 TYPE_CHECKING = False
@@ -221,7 +222,7 @@ def _run_child(
 def _open_lock(state: Places) -> int | None:
     """The lock file of refresh, open; None where the state directory can't be made or written."""
     try:
-        statefiles.make_directory(state.run)
+        make_directories(state.run)
         flags = posix.O_RDWR | posix.O_CREAT | posix.O_CLOEXEC | posix.O_NOFOLLOW
         return posix.open(state.refresh_lock, flags, 0o600)
     except OSError:

@@ -54,9 +54,14 @@ def container(spec: dict[str, Any]) -> Container:
     """As gpushim.inject.container reads it, for the shapes that are here."""
     namespaces = [n["type"] for n in spec["linux"]["namespaces"]]
     mounts = {m["destination"]: m.get("type", "bind") for m in spec["mounts"]}
-    return Container(
-        "/bundle/rootfs", False, spec["process"]["env"], mounts, "user" in namespaces, False
-    )
+    user_namespace = "user" in namespaces
+    hooks = [
+        hook["path"].rpartition("/")[2]
+        for stage in spec.get("hooks", {}).values()
+        for hook in stage
+    ]
+    environment = spec["process"]["env"]
+    return Container("/bundle/rootfs", False, environment, mounts, user_namespace, False, hooks)
 
 
 def changed(text: str) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posix
 
+from ..oci.files import read_small
+
 # Far more than any of these files holds; it keeps a mistaken root from filling the memory.
 _MAXIMUM_BYTES = 1 << 18
 
@@ -14,25 +16,9 @@ def text(path: str) -> str | None:
     Bytes that are not UTF-8 become lone surrogates, which survive being kept as JSON.
     """
     try:
-        descriptor = posix.open(
-            path, posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOCTTY
-        )
+        return read_small(path, _MAXIMUM_BYTES).decode("utf-8", "surrogateescape")
     except OSError:
         return None
-    parts = []
-    left = _MAXIMUM_BYTES
-    try:
-        while left > 0:
-            part = posix.read(descriptor, min(left, 16384))
-            if not part:
-                break
-            parts.append(part)
-            left -= len(part)
-    except OSError:
-        return None
-    finally:
-        posix.close(descriptor)
-    return b"".join(parts).decode("utf-8", "surrogateescape")
 
 
 def names(directory: str) -> list[str]:

@@ -79,18 +79,6 @@ def _in_user_namespace() -> bool:
         return False
 
 
-def make_directory(path: str) -> None:
-    """Make a state directory, with those above it, for all to read; whatever the umask is."""
-    if is_directory(path):
-        return
-    make_directory(path.rpartition("/")[0] or "/")
-    try:
-        posix.mkdir(path, 0o755)
-    except FileExistsError:
-        return
-    posix.chmod(path, 0o755)
-
-
 def is_directory(path: str) -> bool:
     """Whether there is a directory at `path`, or a link to one."""
     try:

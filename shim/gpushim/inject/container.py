@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import posix
 
+from gpushim.oci.edits import HOOK_STAGES
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.oci.bundle import Bundle
@@ -20,10 +22,19 @@ class Container:
 
     root: absolute path of its root file system; readonly: root.readonly; environment: those
     entries of process.env that begin with one of VARIABLES; mounts: destination -> type;
-    user_namespace: whether it has one of its own; privileged: whether it may use every device.
+    user_namespace: whether it has one of its own; privileged: whether it may use every device;
+    hooks: base names of its hooks' programs.
     """
 
-    __slots__ = ("environment", "mounts", "privileged", "readonly", "root", "user_namespace")
+    __slots__ = (
+        "environment",
+        "hooks",
+        "mounts",
+        "privileged",
+        "readonly",
+        "root",
+        "user_namespace",
+    )
 
     def __init__(
         self,
@@ -33,6 +44,7 @@ class Container:
         mounts: dict[str, str],
         user_namespace: bool,
         privileged: bool,
+        hooks: list[str],
     ) -> None:
         self.root = root
         self.readonly = readonly
@@ -40,6 +52,7 @@ class Container:
         self.mounts = mounts
         self.user_namespace = user_namespace
         self.privileged = privileged
+        self.hooks = hooks
 
     @property
     def mounts_proc(self) -> bool:
@@ -87,6 +100,12 @@ def describe(bundle: Bundle) -> Container:
         mounts=mounts,
         user_namespace=_has_user_namespace(bundle),
         privileged=_allows_every_device(bundle),
+        hooks=[
+            str(hook.get("path")).rpartition("/")[2]
+            for stage in HOOK_STAGES
+            for hook in bundle.items("hooks", stage)
+            if isinstance(hook, dict)
+        ],
     )
 
 

@@ -90,7 +90,7 @@ def driver_edits(
     for host_path, container_path in sockets:
         if not container.covered(container_path):
             edits.mounts.append(Mount(host_path, container_path, SOCKET_OPTIONS))
-    edits.remove_hooks += VENDOR_HOOKS
+    edits.remove_hooks += [hook for hook in VENDOR_HOOKS if hook in container.hooks]
     return place
 
 

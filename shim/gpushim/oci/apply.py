@@ -5,6 +5,7 @@ Applying twice changes nothing. What the Edits do not name survives byte for byt
 
 from __future__ import annotations
 
+from gpushim.oci.edits import HOOK_STAGES
 from gpushim.oci.jsonpatch import REMOVE, patch
 
 TYPE_CHECKING = False
@@ -14,14 +15,6 @@ if TYPE_CHECKING:
     from gpushim.oci.edits import DeviceNode, Edits, Mount
     from gpushim.oci.jsonpatch import ListChange, Members, Patch
 
-HOOK_STAGES = (
-    "prestart",
-    "createRuntime",
-    "createContainer",
-    "startContainer",
-    "poststart",
-    "poststop",
-)
 # How a device node is bound where mknod is not possible; runc does the same in a user namespace.
 _NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 

@@ -11,6 +11,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# The stages of a container at which the OCI runtime specification has hooks (config.md, "POSIX-
+# platform Hooks").
+HOOK_STAGES = (
+    "prestart",
+    "createRuntime",
+    "createContainer",
+    "startContainer",
+    "poststart",
+    "poststop",
+)
+
 
 class DeviceNode:
     """A device node in the container; major, minor and mode are those of the host's node.

@@ -68,17 +68,18 @@ def write_whole(path: str, data: bytes, mode: int, owner: tuple[int, int] | None
 
 
 def make_directories(path: str, mode: int = 0o755) -> None:
-    """Makes a directory and those above it, as far as they are missing."""
+    """Makes a directory and those above it, as far as they are missing, whatever the umask is."""
     try:
         posix.mkdir(path, mode)
     except FileExistsError:
-        pass
+        return
     except FileNotFoundError:
         make_directories(path.rpartition("/")[0], mode)
         try:
             posix.mkdir(path, mode)
         except FileExistsError:
-            pass  # another create was faster
+            return  # another create was faster
+    posix.chmod(path, mode)
 
 
 def real_path(path: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from gpushim.errors import GpushimError
 from gpushim.host import statefiles
+from gpushim.oci.files import make_directories
 from gpushim.places import Places
 from hypothesis import given
 from hypothesis import strategies as st
@@ -73,8 +74,8 @@ def test_any_content(tmp_path_factory: pytest.TempPathFactory, content: bytes) -
 def test_directories_are_for_all_to_read_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o077)
     try:
-        statefiles.make_directory(str(tmp_path / "a/b"))
-        statefiles.make_directory(str(tmp_path / "a/b"))
+        make_directories(str(tmp_path / "a/b"))
+        make_directories(str(tmp_path / "a/b"))
     finally:
         os.umask(before)
     assert os.stat(tmp_path / "a").st_mode & 0o777 == 0o755

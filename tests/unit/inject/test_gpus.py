@@ -10,6 +10,7 @@ from gpushim.inject.container import Container
 from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
 from gpushim.oci.edits import Edits
 
+HOOKS = ["nvidia-container-toolkit", "logger"]
 CONTROL = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"]
 
 
@@ -26,7 +27,7 @@ def inventory(modify: bool = True, program: str = "/usr/bin/mount") -> Inventory
 
 
 def container(mounts: dict[str, str] | None = None) -> Container:
-    return Container("/b/rootfs", False, [], mounts or {"/proc": "proc"}, False, False)
+    return Container("/b/rootfs", False, [], mounts or {"/proc": "proc"}, False, False, HOOKS)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +101,7 @@ def test_driver_files() -> None:
     assert "ro" in options["/usr/local/nvidia"]
     assert "ro" not in options[SOCKET[1]]
     assert "noexec" in options[SOCKET[1]]
-    assert edits.remove_hooks == ["nvidia-container-runtime-hook", "nvidia-container-toolkit"]
+    assert edits.remove_hooks == ["nvidia-container-toolkit"]
 
 
 @pytest.mark.parametrize(

@@ -68,8 +68,6 @@ def keep(places: Places, snapshot: Snapshot, found: Collected) -> None:
             write_whole(places.snapshot, jsontext.dumps(data).encode(), 0o644)
             snapshot.kept = True
             _remove(partial_path(places))
-            treecollect.collect(places, {one.path for one in snapshot.inventory.trees.values()})
-            treecollect.collect_loader_caches(places)
         else:
             _keep_partial(places, {"snapshot": snapshot.to_json()}, snapshot.finished)
     except OSError as error:
@@ -77,6 +75,17 @@ def keep(places: Places, snapshot: Snapshot, found: Collected) -> None:
             f"What was found out about this machine can't be kept in {places.run} ({why(error)}), "
             "so each container that asks for a GPU finds it out again."
         )
+    if snapshot.kept:
+        _collect(places, snapshot)
+
+
+def _collect(places: Places, snapshot: Snapshot) -> None:
+    """Removes what no snapshot and no container uses any more; the next refresh tries again."""
+    try:
+        treecollect.collect(places, {one.path for one in snapshot.inventory.trees.values()})
+        treecollect.collect_loader_caches(places)
+    except OSError as error:
+        snapshot.problems.append(f"Unused driver files can't be removed: {why(error)}.")
 
 
 def main(arguments: list[str]) -> int:

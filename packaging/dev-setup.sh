@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 venv=${1:-.venv}
 
 packages=(docker.io runc crun containerd busybox-static musl-tools shellcheck gcc libc6-dev
-  mmdebstrap debian-archive-keyring python3 python3-venv make ca-certificates iproute2)
+  mmdebstrap debian-archive-keyring strace python3 python3-venv make ca-certificates iproute2)
 
 installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
 

@@ -27,14 +27,26 @@ if [ "$_config" -nt "$_settings" ] || { [ "$_config" -ot "$_settings" ] && [ -f 
     [ -f "$_settings" ] && . "$_settings"
 fi
 
-# Engines ask for these again and again, and nothing in them concerns a container.
-case $1 in
---version | -v | --help | -h | features)
-    # shellcheck disable=SC3013 # -ef is there wherever -nt is.
-    [ -f "$low_level" ] && [ -x "$low_level" ] && [ ! "$low_level" -ef "$0" ] &&
-        exec "$low_level" "$@"
-    ;;
-esac
+# What engines ask for again and again, as Docker and containerd write it; the rest of this script
+# would come to the same, for a fifth of a millisecond more.
+# shellcheck disable=SC3013 # -ef is there wherever -nt is.
+if [ -f "$low_level" ] && [ -x "$low_level" ] && [ ! "$low_level" -ef "$0" ]; then
+    _usable=:
+    case $1:$3:$5:$7 in
+    --version:* | -v:* | --help:* | -h:* | features:*) exec "$low_level" "$@" ;;
+    --root:--log:--log-format:state | --root:--log:--log-format:start | \
+        --root:--log:--log-format:kill | --root:--log:--log-format:delete)
+        case $low_level_family in
+        crun) _own=status ;;
+        *) _own=state.json ;;
+        esac
+        # The id comes next, or behind one option. It is this runtime's container.
+        if [ -e "$2/$8/$_own" ] || [ -e "$2/$9/$_own" ]; then exec "$low_level" "$@"; fi
+        ;;
+    esac
+else
+    _usable=''
+fi
 
 # runc's grammar; gpushim.oci.invocation has the same in Python, and a test holds both to the help
 # texts of runc and crun. An option that is in no list takes no value, so it swallows no command.
@@ -142,6 +154,9 @@ if [ "$other_low_level" ]; then
         for _argument in ${_container:+"$_container"} "$@"; do
             if [ -e "$_other_root/$_argument/$_other" ] && [ ! -e "$_other_root/$_argument/$_own" ]; then
                 low_level=$other_low_level
+                _usable=''
+                # shellcheck disable=SC3013
+                [ -f "$low_level" ] && [ -x "$low_level" ] && [ ! "$low_level" -ef "$0" ] && _usable=:
                 case $low_level_family in
                 runc) low_level_family=crun ;;
                 *) low_level_family=runc ;;
@@ -154,8 +169,7 @@ if [ "$other_low_level" ]; then
     esac
 fi
 
-# shellcheck disable=SC3013
-if [ ! -f "$low_level" ] || [ ! -x "$low_level" ] || [ "$low_level" -ef "$0" ]; then
+if [ -z "$_usable" ]; then
     fail "the low-level runtime '$low_level' is missing, cannot be executed or is gpushim itself.\
  Name runc or crun in $_config (runtime.low-level-runtimes) and run 'gpushimctl install'."
 fi

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import itertools
 import os
 import re
 import shutil
@@ -172,10 +173,13 @@ class TestTwoRuntimes:
             (tmp_path / name).mkdir()
             (tmp_path / name / file).touch()
         other_program = Path(both.other_low_level)
-        for command in (["state"], ["kill"], ["delete", "--force"], ["exec", "-t"]):
+        root = ["--root", str(tmp_path)]
+        docker = [*root, "--log", str(tmp_path / "log.json"), "--log-format", "json"]
+        commands = (["state"], ["kill"], ["delete", "--force"], ["exec", "-t"], ["start"])
+        for options, command in itertools.product((root, docker), commands):
             for name in ("mine", "theirs", "unknown"):
                 other_program.with_name("crun.cmdline").unlink(missing_ok=True)
-                both.call("--root", tmp_path, *command, name, "x")
+                both.call(*options, *command, name, "x")
                 assert (both.reached(other_program) is not None) == (name == "theirs")
                 assert (both.reached() is None) == (name == "theirs")
 

@@ -114,6 +114,7 @@ def store(bundle: Bundle, text: str, note: dict[str, Any]) -> str:
     data = text.encode("utf-8", "surrogateescape")
     written_sum = checksum(data)
     path = bundle.config_path
+    _remove_what_a_kill_left(path)
     try:
         if bundle.written is None:
             _keep_original(bundle, is_replaced=data != bundle._current)
@@ -138,6 +139,32 @@ def _remove_beside(path: str) -> None:
             posix.unlink(path + ending)
         except OSError:
             pass
+
+
+def _remove_what_a_kill_left(path: str) -> None:
+    """Removes files that were being written beside a config.json by processes that are gone.
+
+    Their names end with the number of the process, since two may write here at once.
+    """
+    directory, _, name = path.rpartition("/")
+    try:
+        for other in posix.listdir(directory or "/"):
+            if other.startswith((f"{name}.tmp", f"{name}.gpushim")):
+                number = other.rpartition(".")[2].replace("tmp", "", 1)
+                if number.isdecimal() and not _runs(int(number)):
+                    posix.unlink(f"{directory}/{other}")
+    except OSError:
+        pass  # they are in nobody's way
+
+
+def _runs(pid: int) -> bool:
+    try:
+        posix.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        pass  # it is somebody else's
+    return True
 
 
 def _keep_original(bundle: Bundle, is_replaced: bool) -> None:

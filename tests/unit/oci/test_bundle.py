@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posix
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -263,3 +264,25 @@ def test_a_bundle_that_takes_no_file(config: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_checksum_has_length_and_content() -> None:
     assert checksum(b"123456789") == "9-cbf43926"  # CRC-32's own check value
+
+
+def test_what_a_killed_create_left_is_removed(tmp_path: Path) -> None:
+    """Only by name and only of processes that are gone."""
+    (tmp_path / "config.json").write_text(ORIGINAL)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = [f"config.json.{form}{gone.pid}" for form in ("tmp", "gpushim.tmp", "gpushim-orig.")]
+    kept = [
+        f"config.json.tmp{os.getpid()}",
+        f"config.jsonx.tmp{gone.pid}",
+        f"other.tmp{gone.pid}",
+        "config.json.tmpx",
+        f"config.json.tmp{'9' * 100}x",
+    ]
+    for name in left + kept:
+        (tmp_path / name).write_text("")
+    bundle = load(str(tmp_path), "config.json")
+    store(bundle, bundle.text, {})
+    names = {path.name for path in tmp_path.iterdir()}
+    assert not names & set(left)
+    assert names >= set(kept)

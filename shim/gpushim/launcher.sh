@@ -53,7 +53,15 @@ fi
 _command='' _container='' _bundle=. _spec=config.json _process=''
 _state_root='' _log='' _log_format=''
 _wants='' _ended=''
+case $#:$1:$3:$5:$7:$8:${10}:${12} in
+12:--root:--log:--log-format:create:--bundle:--pid-file:[!-]*)
+    # As Docker and containerd write it, it needs no look at each word.
+    _state_root=$2 _log=$4 _log_format=$6 _command=$7 _bundle=${9:-.} _container=${12} _known=:
+    ;;
+*) _known='' ;;
+esac
 for _argument; do
+    [ "$_known" ] && break
     if [ "$_wants" ]; then
         _option=$_wants _value=$_argument _wants=''
     else

@@ -18,6 +18,8 @@ from tests.unit.launcher.rendered import TEMPLATE, Launcher
 TRIGGER = '{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]}}'
 PLAIN = '{"process":{"env":["A=b"]}}'
 
+DOCKER = ["--root", "R", "--log", "L", "--log-format", "json"]
+
 # Command line (B is a bundle with a request, P one without, R a process file, H where there is no
 # config.json) and whether Python has to see it.
 LINES: list[tuple[list[str], bool]] = [
@@ -53,6 +55,12 @@ LINES: list[tuple[list[str], bool]] = [
     (["--rootless", "true", "create", "-b", "B", "c1"], True),
     (["--criu", "create", "create", "-b", "B", "c1"], True),
     (["--cgroup-manager", "disabled", "create", "-b", "B", "c1"], True),
+    # As Docker writes it, and what only looks like that.
+    ([*DOCKER, "create", "--bundle", "B", "--pid-file", "p", "c1"], True),
+    ([*DOCKER, "create", "--bundle", "P", "--pid-file", "p", "c1"], False),
+    ([*DOCKER, "create", "--bundle", "P", "--pid-file", "p", "--bundle=B"], True),
+    ([*DOCKER, "create", "--bundle", "P", "--pid-file", "p", "c1", "--bundle", "B"], True),
+    ([*DOCKER, "create", "--bundle", "B", "--pid-file", "--", "c1"], True),
     (["--root", "create", "state", "x"], False),
     (["--root=create", "state", "x"], False),
     (["-root", "X", "create", "-b", "B", "c1"], True),

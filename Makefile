@@ -26,3 +26,4 @@ bench: setup
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf "$${XDG_CACHE_HOME:-/var/tmp}/gpushim-test-images"

@@ -13,7 +13,12 @@ from . import PRESETS, Description, build
 def _arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python3 -m tests.fakehost",
-        description="Builds a fake NVIDIA host in DIR and prints gpushim's [host] section for it.",
+        description="Builds a fake NVIDIA host in DIR and prints gpushim's [host] section for it, "
+        "for `gpushimctl --root ROOT install --config-from FILE`.",
+        epilog="Containers that a real engine runs on a machine without NVIDIA's driver need a "
+        "host with --modify-device-files 0: their /proc is the kernel's own, and the hook that "
+        "covers the driver's params file would have nothing to mount on. docs/try-without-gpu.md "
+        "has the commands.",
     )
     parser.add_argument("directory", metavar="DIR")
     parser.add_argument("--preset", choices=sorted(PRESETS), help="a machine that people own")
@@ -27,7 +32,12 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--nvswitches", type=int, metavar="N")
     parser.add_argument("--minors", choices=("same", "reversed"))
     parser.add_argument("--layout", choices=("debian", "ubuntu", "fedora", "rhel", "suse", "arch"))
-    parser.add_argument("--modify-device-files", type=int, choices=(0, 1))
+    parser.add_argument(
+        "--modify-device-files",
+        type=int,
+        choices=(0, 1),
+        help="whether the params file lets programs make device nodes; 0 to run containers",
+    )
     parser.add_argument("--uvm-major", type=int, metavar="N")
     parser.add_argument("--seed", metavar="TEXT", help="hosts of other seeds have other UUIDs")
     return parser

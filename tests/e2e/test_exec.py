@@ -123,10 +123,10 @@ def test_a_hundred_execs_leave_nothing(dgx: Machine, engine: PrivateDockerd) -> 
                 before = files_of(engine), descriptors(engine), len(dgx.installed.log)
         for _ in range(100):
             after = files_of(engine), descriptors(engine), len(dgx.installed.log)
-            if after[0] == before[0]:
+            if after[0] <= before[0]:
                 break
             time.sleep(0.05)
-    assert after[0] == before[0]
+    assert after[0] <= before[0]
     assert after[1] < before[1] + 50
     assert after[2] == before[2]
 

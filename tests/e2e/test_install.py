@@ -267,6 +267,7 @@ def test_a_daemon_that_was_told_by_flags(root: Root) -> None:
         process.stdin.close()
     assert done.returncode == 1
     assert "--add-runtime" in done.stderr
+    assert "--no-docker" in done.stderr
 
 
 def test_an_install_that_fails_half_way_says_so_and_can_be_undone(root: Root) -> None:
@@ -365,6 +366,16 @@ def test_doctor_on_an_installation(root: Root) -> None:
     assert "install" in report["launcher.present"]["advice"]
 
 
+def test_no_dockerd_is_found(root: Root) -> None:
+    """It may run nevertheless, so it is not said that none does."""
+    daemon = root.path / "daemon.json"
+    daemon.write_text("{}")
+    out = root.well("install", "--config", daemon, "--pidfile", root.path / "none.pid")
+    assert f"No dockerd was found by the pid file {root.path}/none.pid" in out
+    assert "--pidfile" in out
+    assert "read when dockerd starts" in out
+
+
 @pytest.fixture
 def engine(dockerd: PrivateDockerd) -> Iterator[PrivateDockerd]:
     content = dockerd.config_path.read_bytes()
@@ -411,5 +422,48 @@ def test_docker_learns_of_the_runtime_without_a_restart(engine: PrivateDockerd, 
     done = engine.docker(*command, image, "echo", "runc")
     assert done.stdout == "runc\n", done.stderr
     assert engine.pid == pid
+    for backup in engine.config_path.parent.glob("*.bak-gpushim-*"):
+        backup.unlink()
+
+
+@pytest.mark.docker
+def test_a_dockerd_with_another_pid_file_is_found(engine: PrivateDockerd, root: Root) -> None:
+    out = root.well("install", "--config", str(engine.config_path))
+    assert f"dockerd (pid {engine.pid}) has read it" in out
+    assert "gpushim" in info(engine, "Runtimes")
+    check = ["doctor", "--only", "docker.runtime-registered"]
+    assert f"dockerd (pid {engine.pid}) knows it" in root.well(*check)
+    image = engine.import_image("busybox")
+    engine.docker("create", "--name", "idle", "--runtime", "gpushim", image, "true", check=True)
+    try:
+        done = root.ctl("uninstall")
+        assert done.returncode == 1
+        assert "runtime gpushim: idle." in done.stderr
+        assert os.path.exists(root.places.launcher)
+    finally:
+        engine.docker("rm", "idle", check=True)
+    assert f"dockerd (pid {engine.pid}) has read it" in root.well("uninstall")
+    for backup in engine.config_path.parent.glob("*.bak-gpushim-*"):
+        backup.unlink()
+
+
+@pytest.mark.docker
+def test_a_file_that_dockerd_refuses(engine: PrivateDockerd, root: Root) -> None:
+    """It would not start with it either, so a restart is no advice; all else is in place."""
+    content = engine.config_path.read_bytes()
+    data = json.loads(content)
+    engine.config_path.write_text(json.dumps({**data, "no-such-key": 1}))
+    done = root.ctl("install", "--config", str(engine.config_path))
+    assert done.returncode == 1
+    assert "no-such-key" in done.stderr or f"refused {engine.config_path}" in done.stderr
+    assert "restart" not in done.stderr
+    if "Registered" in done.stdout:  # an older dockerd, which can't be asked beforehand
+        assert os.path.exists(root.places.launcher)
+        done = root.ctl("doctor", "--only", "docker.runtime-registered")
+        assert done.returncode == 2
+        assert "does not know the runtime" in done.stdout
+        done = root.ctl("uninstall")
+        assert done.returncode == 0
+        assert "has read it" not in done.stdout
     for backup in engine.config_path.parent.glob("*.bak-gpushim-*"):
         backup.unlink()

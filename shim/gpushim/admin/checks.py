@@ -7,27 +7,14 @@ from collections.abc import Callable
 
 from .. import config_file, lowlevel
 from ..config_keys import configured
-from ..engines import docker, dockerd, jsonfile
 from ..errors import GpushimError, harmless, why
 from ..host import devicenodes, driver, gpus
 from ..host.model import HEALTHY, Gpu, capability_key
 from ..places import Places
 from ..request.nvidia import DEFAULT_CAPABILITIES
 from ..snapshot import Snapshot, obtain
-from . import files, installation, interpreters
-
-OK, WARN, FAIL, SKIP = "ok", "warn", "fail", "skip"
-
-
-class Result:
-    """What a check saw, in a sentence, and what to do about it ("" if nothing)."""
-
-    __slots__ = ("advice", "seen", "status")
-
-    def __init__(self, status: str, seen: str, advice: str = "") -> None:
-        self.status = status
-        self.seen = seen
-        self.advice = advice
+from . import docker_check, files, installation, interpreters
+from .check_result import FAIL, INSTALL, OK, SKIP, WARN, Result
 
 
 class Context:
@@ -59,22 +46,19 @@ class Context:
         return gpus.read(self.config.text("host.proc-root"), self.config.text("host.sys-root"))
 
 
-_INSTALL = "Run `gpushimctl install`."
-
-
 def python_interpreter(context: Context) -> Result:
     """The interpreter that containers are created with is there and new enough."""
     if context.record is None:
-        return Result(FAIL, context.record_problem or "gpushim is not installed.", _INSTALL)
+        return Result(FAIL, context.record_problem or "gpushim is not installed.", INSTALL)
     path = context.record.python
     found = interpreters.version(path)
     number = ".".join(map(str, found))
     if not found:
-        return Result(FAIL, f"{path} can't be run.", _INSTALL)
+        return Result(FAIL, f"{path} can't be run.", INSTALL)
     if found < interpreters.OLDEST:
-        return Result(FAIL, f"{path} is Python {number}, and 3.10 is needed.", _INSTALL)
+        return Result(FAIL, f"{path} is Python {number}, and 3.10 is needed.", INSTALL)
     if not os.path.isfile(f"{context.record.code}/gpushim/entry.py"):
-        return Result(FAIL, f"gpushim's code is not in {context.record.code} any more.", _INSTALL)
+        return Result(FAIL, f"gpushim's code is not in {context.record.code} any more.", INSTALL)
     return Result(OK, f"{path} is Python {number}.")
 
 
@@ -105,7 +89,7 @@ def state_writable(context: Context) -> Result:
     for directory in (context.places.run, context.places.containers, context.places.lib):
         problem = _unwritable(directory)
         if problem:
-            return Result(FAIL, f"{directory} can't be written: {problem}.", _INSTALL)
+            return Result(FAIL, f"{directory} can't be written: {problem}.", INSTALL)
     return Result(OK, f"{context.places.run} and {context.places.lib} can be written.")
 
 
@@ -212,35 +196,8 @@ def _is_loaded(context: Context) -> bool:
 
 
 def _node_names(context: Context) -> list[str]:
-    minors = [gpu.minor for gpu in context.gpus() if gpu.minor >= 0]
+    minors = sorted(gpu.minor for gpu in context.gpus() if gpu.minor >= 0)
     return [*map(devicenodes.gpu_node, minors), *devicenodes.CONTROL_NODES]
-
-
-def docker_runtime_registered(context: Context) -> Result:
-    """Docker's configuration names the launcher that is installed."""
-    default = context.places.root + dockerd.DEFAULT_CONFIG
-    paths = [part.config for part in context.record.docker] if context.record is not None else []
-    if not paths and not os.path.exists(default):
-        return Result(SKIP, f"There is no {default}.")
-    if not paths:
-        return _registered(default, WARN, context.places.launcher)
-    results = [_registered(path, FAIL, context.places.launcher) for path in paths]
-    return next((result for result in results if result.status != OK), results[0])
-
-
-def _registered(path: str, status: str, launcher: str) -> Result:
-    """Whether one daemon.json names the launcher; `status` is for one that does not."""
-    try:
-        entry = jsonfile.read(path).data.get("runtimes")
-    except GpushimError as error:
-        return Result(FAIL, error.sentence, error.hint)
-    ours = entry.get(docker.RUNTIME_NAME) if isinstance(entry, dict) else None
-    if ours is None:
-        return Result(status, f"{path} has no runtime gpushim.", _INSTALL)
-    if not docker.is_ours(ours, launcher):
-        seen = f"The runtime gpushim in {path} is not {launcher}."
-        return Result(FAIL, seen, _INSTALL)
-    return Result(OK, f"{path} has the runtime gpushim.")
 
 
 def launcher_present(context: Context) -> Result:
@@ -248,12 +205,16 @@ def launcher_present(context: Context) -> Result:
     path = context.places.launcher
     digest = files.fingerprint(path)
     if not digest:
-        return Result(FAIL, f"There is no launcher {path}.", _INSTALL)
+        return Result(FAIL, f"There is no launcher {path}.", INSTALL)
     if not os.access(path, os.X_OK):
-        return Result(FAIL, f"The launcher {path} is not executable.", _INSTALL)
+        return Result(FAIL, f"The launcher {path} is not executable.", INSTALL)
     if context.record is not None and context.record.files.get(path) != digest:
-        return Result(WARN, f"{path} is not as install wrote it.", _INSTALL)
+        return Result(WARN, f"{path} is not as install wrote it.", INSTALL)
     return Result(OK, f"{path} is as install wrote it.")
+
+
+def _docker_runtime_registered(context: Context) -> Result:
+    return docker_check.runtime_registered(context.places, context.record)
 
 
 CHECKS: dict[str, Callable[[Context], Result]] = {
@@ -263,7 +224,7 @@ CHECKS: dict[str, Callable[[Context], Result]] = {
     "config.valid": config_valid,
     "state.writable": state_writable,
     "log.writable": log_writable,
-    "docker.runtime-registered": docker_runtime_registered,
+    "docker.runtime-registered": _docker_runtime_registered,
     "driver.loaded": driver_loaded,
     "driver.versions-match": driver_versions_match,
     "gpu.health": gpu_health,

@@ -55,8 +55,8 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
         )
         return 0
     rows = [
-        (name, config_text.toml(value), config.sources[name])
+        (name, config.sources[name], config_text.toml(value))
         for name, value in config.values.items()
     ]
-    print_table(("key", "value", "source"), rows)
+    print_table(("key", "source", "value"), rows, 2)
     return 0

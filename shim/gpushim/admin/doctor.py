@@ -6,7 +6,8 @@ import argparse
 
 from ..errors import GpushimError, harmless
 from ..places import Places
-from .checks import CHECKS, FAIL, OK, SKIP, WARN, Context, Result
+from .check_result import FAIL, OK, SKIP, WARN, Result
+from .checks import CHECKS, Context
 from .output import print_json, say
 
 # Exit status: the worst that was found.

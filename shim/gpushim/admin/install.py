@@ -219,5 +219,5 @@ def _first_refresh(places: Places) -> None:
 
 def _register(prepared: Prepared, places: Places, record: Installation) -> None:
     if prepared.docker is not None and prepared.plan is not None:
-        docker_step.register(prepared.docker, prepared.plan, record)
+        docker_step.register(prepared.docker, prepared.plan, places.launcher, record)
     installation.write(places, record)

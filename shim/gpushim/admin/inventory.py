@@ -11,6 +11,11 @@ from ..snapshot import obtain
 from .output import print_json, print_table, say, warn
 
 _MIB = 1 << 20
+# The first four are what requests and device nodes are about; all of them fit 80 columns.
+HEADINGS = (
+    *("GPU", "UUID", "node", "bus id"),
+    *("model", "memory", "compute", "NUMA", "MIG", "health"),
+)
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +30,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
         return 0
     cuda = f", CUDA {inventory.cuda_version}" if inventory.cuda_version else ""
     say(f"NVIDIA driver {inventory.driver_version}{cuda}")
-    headings = ("GPU", "model", "UUID", "bus id", "node", "NUMA", "memory", "compute", "health")
-    print_table(headings, [row(gpu) for gpu in inventory.gpus])
+    print_table(HEADINGS, [row(gpu) for gpu in inventory.gpus], 4)
     for problem in snapshot.problems:
         warn(problem)
     return 0
@@ -36,12 +40,13 @@ def row(gpu: Gpu) -> tuple[str, ...]:
     """A GPU as cells of the table; what is not known is shown as a dash."""
     return (
         str(gpu.index),
-        gpu.model,
         gpu.uuid or "-",
-        gpu.bus_id,
         f"nvidia{gpu.minor}" if gpu.minor >= 0 else "-",
-        str(gpu.numa_node) if gpu.numa_node >= 0 else "-",
+        gpu.bus_id,
+        gpu.model or "-",
         f"{gpu.memory // _MIB} MiB" if gpu.memory is not None else "-",
         gpu.compute_capability or "-",
+        str(gpu.numa_node) if gpu.numa_node >= 0 else "-",
+        {True: "on", False: "off", None: "-"}[gpu.mig_enabled],
         gpu.health if gpu.health != HEALTHY else "ok",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -24,19 +25,33 @@ def print_json(data: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table as wide as the terminal, or as its content where the output goes to a file."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], first: int) -> None:
+    """A table for the width at hand: COLUMNS or the terminal's, and any width in a file."""
+    width = shutil.get_terminal_size((0, 0)).columns
+    print("\n".join(table(headings, rows, first, width)), flush=True)
 
-    table = Table(*headings, box=box.SIMPLE_HEAD, pad_edge=False)
-    for row in rows:
-        # As Text: what stands in brackets is data here, never markup.
-        table.add_row(*(Text(cell) for cell in row))
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=1000)
-        table.expand = False
-    console.print(table)
+
+def table(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], first: int, width: int
+) -> list[str]:
+    """The lines of a table whose cells are never cut.
+
+    Where it is wider than `width` (0 for any width), each row takes two lines: the first columns,
+    `first` in number, and the others.
+    """
+    lines = _aligned([headings, *rows])
+    if not width or max(map(len, lines)) <= width:
+        return lines
+    upper = _aligned([row[:first] for row in (headings, *rows)])
+    lower = _aligned([row[first:] for row in (headings, *rows)])
+    return [
+        line for pair in zip(upper, lower, strict=True) for line in (pair[0], "     " + pair[1])
+    ]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

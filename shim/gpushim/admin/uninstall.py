@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import sys
 
 from .. import records
 from ..engines import dockerd
@@ -28,7 +29,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--config", metavar="PATH", default="", help="Docker's configuration file (daemon.json)"
     )
     parser.add_argument(
-        "--force", action="store_true", help="even while containers that have GPUs are there"
+        "--force", action="store_true", help="even while containers that need gpushim are there"
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be changed, and change nothing"
@@ -36,32 +37,73 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
+    """Exit status 1 also where all was removed and a running dockerd still knows the runtime."""
+    if os.geteuid() != 0 and not places.root:
+        raise GpushimError("Uninstalling gpushim needs root.", "Use sudo gpushimctl uninstall.")
     record = installation.read(places)
     parts = _docker_parts(arguments.config, places, record)
     plans = [docker_step.plan_unregister(part, places.launcher) for part in parts]
     paths = _paths(arguments, places, record)
     diff = "".join(plan.change.diff() for plan in plans)
-    if not paths and not diff:
+    in_use = [path for path in (places.driver_trees, places.run) if os.path.lexists(path)]
+    if not paths and not diff and not in_use:
         say("There is nothing to do: gpushim is not installed here.")
         return 0
     live = sorted(kept.data["id"] for kept in records.every(places.containers))
-    if live and not arguments.force:
-        raise GpushimError(
-            f"Containers that have GPUs from gpushim are there: {', '.join(live)}.",
-            "Remove them first; with --force their engine can't stop them properly any more.",
-        )
+    if not arguments.force:
+        registered = [part for part, plan in zip(parts, plans, strict=True) if plan.change.diff()]
+        _refuse_for_containers(live, registered)
+    # What live containers use stays the first time, and goes when nothing else is left.
+    keeps = live and (diff or any(os.path.lexists(path) for path in _essential(places)))
+    if not keeps:
+        paths = in_use + paths
     if arguments.dry_run:
         for path in paths:
             say(f"Would remove {path}.")
         say(f"{diff}Nothing was changed.")
         return 0
-    for part, plan in zip(parts, plans, strict=True):
-        docker_step.unregister(part, plan)
+    forgotten = [
+        docker_step.unregister(part, plan, places.launcher)
+        for part, plan in zip(parts, plans, strict=True)
+    ]
     for path in paths:
         _remove(path)
     _remove_directories(places, record)
     say("gpushim is uninstalled." + _what_stays(places))
-    return 0
+    if keeps:
+        control = os.path.dirname(sys.executable) + "/gpushimctl"
+        root = f" --root {places.root}" if places.root else ""
+        say(
+            f"{' and '.join(in_use)} stay, with records and driver files of the containers that "
+            f"are still there ({', '.join(live)}). When those are gone, `{control}{root} "
+            "uninstall` removes them; with --force it does so at once, and the containers lose the "
+            "driver."
+        )
+    return 0 if all(forgotten) else 1
+
+
+def _refuse_for_containers(live: list[str], parts: list[DockerPart]) -> None:
+    """Raises GpushimError if there are containers that need the runtime.
+
+    live: ids of those that have GPUs; the dockerds of `parts` are asked for all others, also
+    stopped ones.
+    """
+    told = f"Containers that have GPUs from gpushim are there: {', '.join(live)}." if live else ""
+    names = sorted({name for part in parts for name in docker_step.containers(part)})
+    if names:
+        told += f"{' ' if told else ''}Docker has containers of the runtime gpushim: "
+        told += f"{', '.join(names)}."
+    if told:
+        raise GpushimError(
+            told,
+            "Remove them first (docker rm); with --force Docker can't start them any more, nor "
+            "stop them properly.",
+        )
+
+
+def _essential(places: Places) -> tuple[str, ...]:
+    """What is there as long as gpushim is installed."""
+    return (places.launcher, places.launcher_settings, places.installation)
 
 
 def _docker_parts(config: str, places: Places, record: Installation | None) -> list[DockerPart]:
@@ -81,18 +123,15 @@ def _docker_parts(config: str, places: Places, record: Installation | None) -> l
 
 
 def _paths(arguments: argparse.Namespace, places: Places, record: Installation | None) -> list[str]:
-    """What is to be removed, of what is there; the installation record comes last.
+    """What is to be removed, of what is there, but for the state that containers use.
 
-    Driver trees and all other state go too: no container uses them, or --force was given.
+    The installation record comes last.
     """
     listed = dict(record.files) if record is not None else {}
     config_digest = listed.pop(places.config, "")
     wanted = [path for path, digest in listed.items() if _is_still_ours(path, digest)]
     if record is None:
         wanted += [places.launcher, places.launcher_settings, programs.tmpfiles_path(places)]
-    in_use = any(True for _ in records.every(places.containers))
-    if not in_use:
-        wanted += [places.driver_trees, places.run]
     unedited = files.fingerprint(places.config) == config_digest
     if arguments.purge or (unedited and not arguments.keep_config):
         wanted.append(places.config)

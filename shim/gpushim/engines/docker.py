@@ -60,17 +60,20 @@ class Plan:
         self.notes = notes
 
 
-def register(file: JsonFile, launcher: str, default: bool, known: Former | None) -> Plan:
+def register(
+    file: JsonFile, launcher: str, default: bool, known: Former | None, by_flag: bool = False
+) -> Plan:
     """How `file` changes so that the runtime gpushim is `launcher`, and the default if `default`.
 
-    known: what an earlier install recorded of this file. Raises GpushimError for members of wrong
-    types; a file that has all this already does not change.
+    known: what an earlier install recorded of this file; by_flag: dockerd has the runtime on its
+    command line, and would refuse a file that has runtimes, too. Raises GpushimError for members
+    of wrong types; a file that has all this already does not change.
     """
     runtimes, former_default = _members(file)
     entry = runtimes.get(RUNTIME_NAME)
     text = file.text
     notes = []
-    if not is_ours(entry, launcher):
+    if not is_ours(entry, launcher) and not by_flag:
         text = put(text, ["runtimes", RUNTIME_NAME], {"path": launcher})
     if default:
         text = put(text, ["default-runtime"], RUNTIME_NAME)
@@ -105,6 +108,10 @@ def unregister(file: JsonFile, launcher: str, known: Former | None) -> Plan:
     text = file.text
     former = known or Former(True, True, None, False, None)
     if not is_ours(runtimes.get(RUNTIME_NAME), launcher):
+        if RUNTIME_NAME not in runtimes and default == RUNTIME_NAME and former.default_taken:
+            # The runtime itself was on dockerd's command line.
+            text = _restore_default(text, former.default, runtimes, notes)
+            return Plan(FileChange(file.path, file.content, text.encode()), former, notes)
         if RUNTIME_NAME in runtimes:
             notes.append(f"The runtime gpushim in {file.path} is another program's, and stays.")
         return Plan(FileChange(file.path, file.content, file.content), former, notes)

@@ -1,4 +1,4 @@
-"""Asks a running dockerd what it goes by: the proof that it has read its configuration."""
+"""Asks a running dockerd what it goes by, and which containers need a runtime."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _DEFAULT_SOCKET = "/var/run/docker.sock"
 _TIMEOUT = 5.0
 _PATIENCE = 10.0
 _PAUSE = 0.05
+_SILENCE = (OSError, http.client.HTTPException, ValueError)
 
 
 class Runtimes:
@@ -50,14 +51,49 @@ def sockets(daemon: Daemon, settings: dict[str, Any]) -> list[str]:
 
 def ask(path: str) -> Runtimes | None:
     """What the dockerd at a socket goes by (GET /info of its API); None if it does not tell."""
-    connection = _UnixConnection(path)
     try:
-        connection.request("GET", "/info")
-        data = json.loads(connection.getresponse().read())
+        data = _get(path, "/info")
         paths = {name: str(entry.get("path") or "") for name, entry in data["Runtimes"].items()}
         return Runtimes(paths, str(data["DefaultRuntime"]))
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+    except (*_SILENCE, KeyError, TypeError, AttributeError):
         return None
+
+
+def now(daemon: Daemon, settings: dict[str, Any]) -> Runtimes | None:
+    """What a dockerd goes by at this moment; None if it can't be asked."""
+    answers = map(ask, sockets(daemon, settings))
+    return next((answer for answer in answers if answer is not None), None)
+
+
+def containers(daemon: Daemon, settings: dict[str, Any], runtime: str) -> list[str] | None:
+    """The names of a dockerd's containers, also stopped ones, that were made with `runtime`.
+
+    None if it can't be asked. The list of containers does not have the runtime, so each is
+    inspected (GET /containers/json and /containers/ID/json); one that has just gone is left out.
+    """
+    for path in sockets(daemon, settings):
+        try:
+            ids = [str(entry["Id"]) for entry in _get(path, "/containers/json?all=1")]
+        except (*_SILENCE, KeyError, TypeError):
+            continue
+        return sorted(filter(None, (_name_if_run_by(path, each, runtime) for each in ids)))
+    return None
+
+
+def _name_if_run_by(path: str, container: str, runtime: str) -> str:
+    try:
+        data = _get(path, f"/containers/{container}/json")
+        return str(data["Name"]).lstrip("/") if data["HostConfig"]["Runtime"] == runtime else ""
+    except (*_SILENCE, KeyError, TypeError):
+        return ""
+
+
+def _get(path: str, target: str) -> Any:
+    """The JSON that the dockerd at a socket answers; raises one of _SILENCE if it does not."""
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", target)
+        return json.loads(connection.getresponse().read())
     finally:
         connection.close()
 

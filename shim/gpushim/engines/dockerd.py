@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import tempfile
 
-from ..errors import GpushimError, why
+from ..errors import GpushimError, harmless, why
 
 DEFAULT_PID_FILE = "/var/run/docker.pid"
 DEFAULT_CONFIG = "/etc/docker/daemon.json"
+
+_VALIDATION_TIMEOUT = 10.0
 
 # dockerd refuses a setting that is both in the file and on its command line, and then does not
 # start again (moby, daemon/config, findConfigurationConflicts).
@@ -43,6 +47,10 @@ class Daemon:
         """Whether `config` is its daemon.json."""
         return os.path.realpath(self.config_file) == os.path.realpath(config)
 
+    def adds_runtime(self, name: str, path: str) -> bool:
+        """Whether it was started with the runtime `name`, run by `path`, on its command line."""
+        return f"{name}={path}" in self.options("--add-runtime")
+
     def conflicts(self, members: list[str]) -> list[str]:
         """Those of its options that say the same as these members of daemon.json."""
         return [_FLAG_OF[member] for member in members if self.options(_FLAG_OF[member])]
@@ -63,12 +71,73 @@ def find(pid_file: str, proc: str = "/proc") -> Daemon | None:
     try:
         with open(pid_file, encoding="ascii") as file:
             pid = int(file.read(32))
+    except (OSError, ValueError):
+        return None
+    return _process(pid, proc)
+
+
+def using(config: str, proc: str = "/proc") -> list[Daemon]:
+    """Every running dockerd whose command line leads to the file `config`.
+
+    A path there counts as that process sees it: one in a container has files of its own.
+    """
+    try:
+        pids = sorted(int(name) for name in os.listdir(proc) if name.isdecimal())
+    except OSError:
+        return []
+    found = []
+    for pid in pids:
+        daemon = _process(pid, proc)
+        if daemon is not None and _sees(daemon, config, proc):
+            found.append(daemon)
+    return found
+
+
+def _sees(daemon: Daemon, config: str, proc: str) -> bool:
+    path = daemon.config_file
+    view = f"{proc}/{daemon.pid}/root" if path.startswith("/") else f"{proc}/{daemon.pid}/cwd/"
+    try:
+        return os.path.samefile(view + path, config)
+    except OSError:
+        return False
+
+
+def _process(pid: int, proc: str) -> Daemon | None:
+    """The dockerd that has this pid; None for any other process."""
+    try:
         with open(f"{proc}/{pid}/comm", encoding="utf-8", errors="replace") as file:
             name = file.read(64).strip()
         with open(f"{proc}/{pid}/cmdline", "rb") as raw:
             command = raw.read(1 << 20)
-    except (OSError, ValueError):
+    except OSError:
         return None
     if pid <= 1 or name != "dockerd":
         return None
     return Daemon(pid, [os.fsdecode(word) for word in command.split(b"\0")[1:-1]])
+
+
+def complaint(program: str, content: bytes, path: str) -> str:
+    """Why a dockerd would not start with `content` as its file `path`; "" if it does not complain.
+
+    program: of dockerd. It can check a file since version 23 (--validate); an older one, or one
+    that can't be run, has no complaint.
+    """
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        file.write(content)
+        file.flush()
+        try:
+            done = subprocess.run(
+                [program, "--validate", "--config-file", file.name],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_VALIDATION_TIMEOUT,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return ""
+        words = harmless(done.stderr + done.stdout)
+        # Whatever is not about this file is no reason to refuse it.
+        if done.returncode == 0 or file.name not in words:
+            return ""
+        return words.replace(file.name, path).rstrip(".")

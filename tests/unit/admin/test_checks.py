@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from gpushim.admin import checks, doctor
-from gpushim.admin.checks import FAIL, OK, SKIP, WARN, Context, Result
+from gpushim.admin.check_result import FAIL, OK, SKIP, WARN, Result
+from gpushim.admin.checks import Context
 from gpushim.places import Places
 
 from tests.fakehost import Description, FakeHost, build

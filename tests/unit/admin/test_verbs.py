@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from gpushim import records
-from gpushim.admin import checks, cli, doctor, explain, inventory, version
-from gpushim.admin.checks import FAIL, OK, WARN, Context, Result
+from gpushim.admin import checks, cli, doctor, explain, inventory, output, version
+from gpushim.admin.check_result import FAIL, OK, WARN, Result
+from gpushim.admin.checks import Context
 from gpushim.errors import GpushimError
 from gpushim.host.model import Gpu
 from gpushim.oci.bundle import load, store
@@ -59,7 +60,7 @@ def test_config_shows_values_and_sources(tmp_path: Path, capsys: Capture) -> Non
     assert run(tmp_path, "config") == 0
     out = capsys.readouterr().out
     line = next(line for line in out.splitlines() if "log-level" in line)
-    assert line.split() == ["runtime.log-level", '"debug"', str(path)]
+    assert line.split() == ["runtime.log-level", str(path), '"debug"']
     assert '["runc", "crun"]' in out
 
 
@@ -88,12 +89,47 @@ def test_version_without_an_installation(tmp_path: Path, capsys: Capture) -> Non
 def test_inventory_rows() -> None:
     known = Gpu(1, "GPU-x", 3, "0000:07:00.0", "NVIDIA X", 0, "ok", 80 << 30, "8.0")
     assert inventory.row(known) == (
-        *("1", "NVIDIA X", "GPU-x", "0000:07:00.0", "nvidia3", "0", "81920 MiB", "8.0", "ok"),
+        *("1", "GPU-x", "nvidia3", "0000:07:00.0"),
+        *("NVIDIA X", "81920 MiB", "8.0", "0", "-", "ok"),
     )
     broken = Gpu(0, "", -1, "0000:06:00.0", "?", health="has fallen off the bus")
     row = inventory.row(broken)
-    assert row[2] == row[4] == row[5] == row[6] == row[7] == "-"
-    assert row[8] == "has fallen off the bus"
+    assert [row[column] for column in (1, 2, 5, 6, 7, 8)] == ["-"] * 6
+    assert row[9] == "has fallen off the bus"
+    known.mig_enabled = True
+    assert inventory.row(known)[8] == "on"
+    assert len(row) == len(inventory.HEADINGS)
+
+
+UUID = "GPU-8fbe4d48-7c4e-400b-acdb-791488b8c0e6"
+BIG = Gpu(10, UUID, 12, "0000:0f:00.0", "NVIDIA A100-SXM4-80GB", 3, "ok", 80 << 30, "8.0")
+
+
+@pytest.mark.parametrize("width", [0, 40, 80, 200])
+def test_a_table_cuts_nothing(width: int) -> None:
+    rows = [inventory.row(BIG), inventory.row(BIG)]
+    lines = output.table(inventory.HEADINGS, rows, 4, width)
+    assert len(lines) == (3 if width in (0, 200) else 6)
+    assert sum(UUID in line for line in lines) == 2
+    assert all(line == line.rstrip() and line for line in lines)
+    assert width != 80 or max(map(len, lines)) <= 80
+    assert sum("NVIDIA A100-SXM4-80GB" in line for line in lines) == 2
+    assert output.table(("key", "value"), [], 1, width) == ["key  value"]
+
+
+def test_the_width_is_that_of_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert run(tmp_path, "config") == 0
+    narrow = capsys.readouterr().out.splitlines()
+    monkeypatch.delenv("COLUMNS")
+    assert run(tmp_path, "config") == 0
+    wide = capsys.readouterr().out.splitlines()
+    assert len(narrow) == 2 * len(wide)
+    for lines in (narrow, wide):
+        assert lines[0].startswith("key")
+        assert not any(line != line.rstrip() for line in lines)
 
 
 def test_doctor_chooses() -> None:

@@ -219,3 +219,16 @@ def test_null_and_nothing_are_no_error(tmp_path: Path, content: bytes) -> None:
     daemon = Daemon(tmp_path / "daemon.json", content)
     daemon.register(default=True)
     assert daemon.data == {"runtimes": {"gpushim": ENTRY}, "default-runtime": "gpushim"}
+
+
+@pytest.mark.parametrize("content", [None, b'{"default-runtime": "runc"}'])
+def test_a_runtime_that_is_on_the_command_line(tmp_path: Path, content: bytes | None) -> None:
+    """dockerd would refuse it in the file as well; a default is another setting."""
+    daemon = Daemon(tmp_path / "daemon.json", content)
+    file = jsonfile.read(str(daemon.path))
+    assert docker.register(file, LAUNCHER, False, None, by_flag=True).change.diff() == ""
+    plan = docker.register(file, LAUNCHER, True, None, by_flag=True)
+    plan.change.apply(backup=False)
+    assert daemon.data == {"default-runtime": "gpushim"}
+    daemon.unregister(plan.former)
+    assert daemon.data == (json.loads(content) if content else {})

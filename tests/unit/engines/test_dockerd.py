@@ -34,6 +34,54 @@ def test_found_by_its_pid_file(tmp_path: Path) -> None:
     assert (daemon.pid, daemon.arguments) == (77, ["-H", "fd://", "--debug"])
 
 
+def test_found_by_the_file_that_its_command_line_leads_to(tmp_path: Path) -> None:
+    """One in a container, whose files are others under the same names, is none of them."""
+    proc, config = tmp_path / "proc", tmp_path / "daemon.json"
+    config.write_text("{}")
+    link = tmp_path / "link.json"
+    link.symlink_to(config)
+    process(proc, 5, "dockerd", "dockerd", "--config-file", str(link))
+    process(proc, 6, "dockerd", "dockerd", f"--config-file={config}")
+    process(proc, 7, "dockerd", "dockerd", "--config-file", str(tmp_path / "other.json"))
+    process(proc, 8, "bash", "bash", f"--config-file={config}")
+    process(proc, 9, "dockerd", "dockerd", "--config-file=daemon.json")
+    process(proc, 10, "dockerd", "dockerd", f"--config-file={config}")
+    for pid in (5, 6, 7, 8):
+        (proc / str(pid) / "root").symlink_to("/")
+    (proc / "9" / "cwd").symlink_to(tmp_path)
+    (proc / "10" / "root").symlink_to(tmp_path)
+    assert [daemon.pid for daemon in dockerd.using(str(config), str(proc))] == [5, 6, 9]
+    assert dockerd.using(str(config), str(tmp_path / "none")) == []
+
+
+def test_a_runtime_on_the_command_line() -> None:
+    daemon = Daemon(2, ["--add-runtime", "x=/y", "--add-runtime=gpushim=/l"])
+    assert daemon.adds_runtime("gpushim", "/l")
+    assert not daemon.adds_runtime("gpushim", "/other")
+    assert not daemon.adds_runtime("x", "/l")
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("echo configuration OK >&2", ""),
+        ('echo "unknown flag: --validate" >&2; exit 125', ""),
+        ('echo "daemon with file $3: no such directive: x." >&2; exit 1', "daemon with file /d: "),
+        ('grep -q new "$3" || exit 0; echo "$3 is new"; exit 1', "/d is new"),
+        ("exit 1", ""),
+    ],
+)
+def test_what_dockerd_says_of_a_file(tmp_path: Path, script: str, expected: str) -> None:
+    program = tmp_path / "dockerd"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    told = dockerd.complaint(str(program), b'{"new": 1}', "/d")
+    assert told.startswith(expected)
+    assert bool(told) == bool(expected)
+    assert not told.endswith(".")
+    assert dockerd.complaint(str(tmp_path / "none"), b"{}", "/d") == ""
+
+
 @pytest.mark.parametrize("pid", ["78", "", "x", "-1", "0", "1", "99999999999999999999"])
 def test_not_found(tmp_path: Path, pid: str) -> None:
     process(tmp_path / "proc", 78, "bash", "bash")
@@ -141,6 +189,24 @@ def test_what_it_answers(body: bytes, expected: object) -> None:
         told = dockerapi.wait_until(daemon, {}, lambda now: now.default == "runc")
         assert told is (True if expected else None)
         server.socket.close()
+
+
+def test_containers_of_a_runtime(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped ones too; one that goes while it is looked at is left out."""
+
+    def get(path: str, target: str) -> object:
+        if path == "/silent":
+            raise OSError
+        if target == "/containers/json?all=1":
+            return [{"Id": "1"}, {"Id": "2"}, {"Id": "3"}]
+        number = target.split("/")[2]
+        runtime = {"1": "gpushim", "2": "runc"}.get(number)
+        return {"Name": f"/c{number}", "HostConfig": {"Runtime": runtime}} if runtime else {}
+
+    monkeypatch.setattr(dockerapi, "_get", get)
+    daemon = Daemon(2, ["-H", "unix:///silent", "-H", "unix:///x"])
+    assert dockerapi.containers(daemon, {}, "gpushim") == ["c1"]
+    assert dockerapi.containers(Daemon(2, ["-H", "unix:///silent"]), {}, "gpushim") is None
 
 
 def test_a_daemon_that_keeps_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:

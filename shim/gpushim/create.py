@@ -16,7 +16,13 @@ from gpushim.host.devicenodes import node_facts, uvm_warning
 from gpushim.host.model import capability_key
 from gpushim.inject.container import describe
 from gpushim.inject.environment import container_environment
-from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
+from gpushim.inject.gpus import (
+    device_edits,
+    driver_edits,
+    mig_warnings,
+    needed_nodes,
+    params_hook,
+)
 from gpushim.inject.loadercache import Target, make_visible
 from gpushim.oci.apply import apply
 from gpushim.oci.bundle import Bundle, UnreadableSpec, load, restore_original, store
@@ -176,6 +182,7 @@ def _edits(
         warning = uvm_warning(config.text("host.proc-root"), facts["nvidia-uvm"][0])
         if warning:
             log.warn(warning)
+    log.warnings += mig_warnings(grant.gpus)
     if container.privileged:
         log.warn(
             "The container may use every device of the host (it is privileged): it sees all GPUs, "
@@ -196,7 +203,7 @@ def _edits(
         outcome = make_visible(root, target, may_write, is_host_root(root), call.places)
     edits.mounts += outcome.mounts
     log.warnings += outcome.warnings
-    log.fields["notes"] = outcome.notes
+    log.fields["notes"] = outcome.written + outcome.notes
     library_path = ":".join(outcome.library_path)
     environment, said = container_environment(
         container.environment,
@@ -260,6 +267,7 @@ def keep_record(
         "edits": edits.to_json(),
         "library_path": library_path,
         "warnings": call.log.warnings,
+        "notes": call.log.fields["notes"],
     }
     try:
         records.write(places.containers, call.invocation.container_id, _root(call), data)

@@ -31,7 +31,7 @@ class Record:
 
     Keys: format, id, state_root, runtime (path of the low-level runtime), bundle, creator ([pid,
     start time in clock ticks since boot]), request, grant, edits, env (what exec adds), created
-    (seconds since the epoch), warnings.
+    (seconds since the epoch), warnings, notes (what was written into the root, for one).
     """
 
     __slots__ = ("data", "path")

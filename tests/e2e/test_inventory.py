@@ -23,7 +23,7 @@ class Machine:
     """A fake host and a private installation on it."""
 
     def __init__(self, path: Path) -> None:
-        gpus = [GpuSpec(), GpuSpec(broken=True), GpuSpec()]
+        gpus = [GpuSpec(), GpuSpec(broken=True), GpuSpec(mig=())]
         self.host: FakeHost = build(path / "host", Description(gpus=gpus, minors="reversed"))
         self.places = Places(str(path / "root"))
         os.mkdir(self.places.root)
@@ -64,6 +64,8 @@ def test_inventory(machine: Machine) -> None:
     assert f"NVIDIA driver {shown['driver_version']}" in done.stdout
     assert rows[0].rstrip().endswith("ok")
     assert not rows[1].rstrip().endswith("ok")
+    assert rows[0].split()[-2] == "off"
+    assert rows[2].split()[-2] == "on"
 
 
 def test_refresh(machine: Machine) -> None:
@@ -78,6 +80,8 @@ def test_doctor_finds_the_broken_gpu(machine: Machine) -> None:
     assert report["driver.versions-match"]["status"] == "ok"
     assert report["gpu.health"]["status"] == "warn"
     assert "GPU 1" in report["gpu.health"]["seen"]
+    assert report["gpu.mig"]["status"] == "warn"
+    assert "for GPU 2:" in report["gpu.mig"]["seen"]
 
 
 def test_a_wrong_configuration_is_told_by_refresh(machine: Machine) -> None:
@@ -112,11 +116,22 @@ def test_explain_knows_a_container_by_its_name(machine: Machine, dockerd: Privat
         assert shown["before"] != shown["after"]
         told = machine.ctl("explain", container[:8]).stdout
         assert "environment NVIDIA_VISIBLE_DEVICES=2" in told
+        assert "Warning: MIG mode is on for GPU 2" in told
+        assert "Note: The driver's libraries were merged into /etc/ld.so.cache." in told
         # What has GPUs keeps its runtime.
         refused = machine.ctl("uninstall")
         assert refused.returncode == 1
         assert container in refused.stderr
         assert os.path.exists(machine.places.launcher)
+        assert "runtime gpushim: web." in refused.stderr
+        # Forced, it leaves what the container uses, and says how to end that.
+        forced = machine.ctl("uninstall", "--force", "--keep-config")
+        assert forced.returncode == 0, forced.stderr
+        assert "stay, with records and driver files" in forced.stdout
+        assert not os.path.exists(machine.places.launcher)
+        assert os.listdir(machine.places.driver_trees)
+        assert machine.ctl("uninstall", "--keep-config").returncode == 1
+        assert machine.ctl("install", *where).returncode == 0
     finally:
         dockerd.docker("rm", "--force", "web")
     assert machine.ctl("explain", container[:8]).returncode == 1

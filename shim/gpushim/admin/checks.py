@@ -153,6 +153,27 @@ def gpu_health(context: Context) -> Result:
     return Result(OK, f"{len(found)} of {len(found)} GPUs work.")
 
 
+def gpu_mig(context: Context) -> Result:
+    """No GPU is in MIG mode, in which CUDA can't use it as a whole."""
+    if not _is_loaded(context):
+        return Result(SKIP, "No driver is loaded.")
+    try:
+        found = context.snapshot().inventory.gpus
+    except GpushimError as error:
+        return Result(FAIL, error.sentence, error.hint or "See `gpushimctl refresh`.")
+    enabled = [str(gpu.index) for gpu in found if gpu.mig_enabled]
+    if enabled:
+        return Result(
+            WARN,
+            f"MIG mode is on for GPU {', '.join(enabled)}: CUDA needs a MIG device there, which "
+            "this version does not grant.",
+            "Switch it off (`nvidia-smi -i INDEX -mig 0`), or ask for other GPUs.",
+        )
+    if any(gpu.mig_enabled is None for gpu in found):
+        return Result(OK, "No GPU is known to be in MIG mode.")
+    return Result(OK, "No GPU is in MIG mode.")
+
+
 def device_nodes(context: Context) -> Result:
     """The device nodes that containers are given are there, with the kernel's numbers."""
     if not _is_loaded(context):
@@ -228,6 +249,7 @@ CHECKS: dict[str, Callable[[Context], Result]] = {
     "driver.loaded": driver_loaded,
     "driver.versions-match": driver_versions_match,
     "gpu.health": gpu_health,
+    "gpu.mig": gpu_mig,
     "device.nodes": device_nodes,
     "device.char-links": device_char_links,
 }

@@ -144,6 +144,8 @@ def tell(data: dict[str, Any]) -> list[str]:
         lines.append(f"  {gpu['index']}: {gpu['uuid']} (nvidia{gpu['minor']}, {gpu['model']})")
     lines.append("Changed:")
     lines += [f"  {line}" for line in edit_lines(data["edits"])]
+    # Of a record that another version wrote, notes may be missing.
+    lines += [f"Note: {note}" for note in data.get("notes", [])]
     lines += [f"Warning: {warning}" for warning in data.get("warnings", [])]
     return lines
 

@@ -25,7 +25,7 @@ def print_json(data: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], first: int) -> None:
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]], first: int = 1) -> None:
     """A table for the width at hand: COLUMNS or the terminal's, and any width in a file."""
     width = shutil.get_terminal_size((0, 0)).columns
     print("\n".join(table(headings, rows, first, width)), flush=True)

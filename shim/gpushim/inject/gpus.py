@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from gpushim.allocate.grant import Grant
-    from gpushim.host.model import DriverTree, Inventory
+    from gpushim.host.model import DriverTree, Gpu, Inventory
     from gpushim.inject.container import Container
 
 # Hooks that would inject a second time: those that Docker's --gpus adds, by either name.
@@ -33,6 +33,16 @@ def needed_nodes(grant: Grant) -> list[str]:
     if any(capability in grant.capabilities for capability in MODESET_CAPABILITIES):
         names.append(MODESET_NODE)
     return names + [gpu_node(gpu.minor) for gpu in grant.gpus]
+
+
+def mig_warnings(gpus: Iterable[Gpu]) -> list[str]:
+    """A sentence for each GPU that CUDA can't use as a whole (NVIDIA's MIG user guide)."""
+    return [
+        f"MIG mode is on for GPU {gpu.index} ({gpu.uuid}): CUDA needs a MIG device, which this "
+        "version of gpushim does not grant."
+        for gpu in gpus
+        if gpu.mig_enabled
+    ]
 
 
 def device_edits(

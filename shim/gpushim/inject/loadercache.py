@@ -46,17 +46,18 @@ _LDCONFIGS = ("/sbin/ldconfig", "/usr/sbin/ldconfig", "/usr/bin/ldconfig")
 class LoaderCacheResult:
     """What was done, and what is still to be done.
 
-    mounts: for the spec; library_path: directories that LD_LIBRARY_PATH has to name; warnings:
-    sentences for the user; notes: for the log.
+    mounts: for the spec; library_path: directories that LD_LIBRARY_PATH has to name; written: what
+    was written into the root, in sentences; warnings: sentences for the user; notes: for the log.
     """
 
-    __slots__ = ("library_path", "mounts", "notes", "warnings")
+    __slots__ = ("library_path", "mounts", "notes", "warnings", "written")
 
     def __init__(self) -> None:
         self.mounts: list[Mount] = []
         self.library_path: list[str] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
+        self.written: list[str] = []
 
 
 class Target:
@@ -182,6 +183,7 @@ def _write_into_root(
         _write_conf(root, target, result)
         if cache != merged:
             root.replace(CACHE, merged)
+            result.written.append(f"The driver's libraries were merged into {CACHE}.")
     except RootFsError as error:
         result.notes.append(f"The merged loader cache is mounted, not written: {error.sentence}")
         return False
@@ -212,8 +214,10 @@ def _write_conf(root: RootFs, target: Target, result: LoaderCacheResult) -> None
         root.make_directory(CONF_DIRECTORY)
         if root.read_regular(DROP_IN, _LARGEST_CONF) != lines:
             root.replace(DROP_IN, lines)
+            result.written.append(f"{DROP_IN} was written, for ldconfig in the container.")
         if conf is None:
             root.replace(CONF, _INCLUDE)
+            result.written.append(f"{CONF} was written, which includes it.")
     except RootFsError as error:
         result.notes.append(
             f"ldconfig in the container will drop the driver's libraries: {error.sentence}"

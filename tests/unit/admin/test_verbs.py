@@ -84,6 +84,8 @@ def test_version_without_an_installation(tmp_path: Path, capsys: Capture) -> Non
     assert shown["installed"] is None
     assert shown["gpushim"]
     assert set(shown) == set(version.versions(Places(str(tmp_path))))
+    assert run(tmp_path, "version") == 0
+    assert capsys.readouterr().out.split()[-1] == "-"
 
 
 def test_inventory_rows() -> None:
@@ -223,6 +225,7 @@ class Container:
             "grant": {"gpus": [{"index": 1, "uuid": "GPU-x", "minor": 1, "model": "NVIDIA X"}]},
             "edits": edits.to_json(),
             "warnings": ["something"],
+            "notes": ["cache merged"],
         }
         records.write(self.places.containers, id, str(state_root), data)
 
@@ -243,6 +246,7 @@ def test_explain(tmp_path: Path, capsys: Capture, by: str) -> None:
         "hook createContainer: mount -n",
         "removed hooks called nvidia-container-runtime-hook",
         "Warning: something",
+        "Note: cache merged",
         '+      "NVIDIA_VISIBLE_DEVICES=GPU-x"',
     ):
         assert words in out
@@ -281,3 +285,40 @@ def test_a_bundle_that_is_gone(tmp_path: Path) -> None:
         None,
         None,
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="uninstall removes system files")
+def test_uninstall_with_live_containers_is_finished_later(tmp_path: Path, capsys: Capture) -> None:
+    container = Container(tmp_path, ID)
+    places = container.places
+    for path in (places.launcher, places.driver_trees + "/550/x", places.default_log_file):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("x")
+    state = (Path(places.driver_trees), Path(places.containers))
+    assert run(tmp_path, "uninstall") == 1
+    assert ID in capsys.readouterr().err
+    assert os.path.exists(places.launcher)
+    assert run(tmp_path, "uninstall", "--force") == 0
+    assert "stay, with records" in capsys.readouterr().out
+    assert not os.path.exists(places.launcher)
+    assert all(path.exists() for path in state)
+    for more in ([], ["--purge"]):
+        assert run(tmp_path, "uninstall", *more) == 1
+        assert ID in capsys.readouterr().err
+    assert run(tmp_path, "uninstall", "--force") == 0
+    assert not any(path.exists() for path in state)
+    assert run(tmp_path, "uninstall", "--purge") == 0
+    assert not os.path.exists(places.log)
+    capsys.readouterr()
+    assert run(tmp_path, "uninstall") == 0
+    assert "nothing to do" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="uninstall removes system files")
+def test_state_goes_with_the_last_container(tmp_path: Path) -> None:
+    container = Container(tmp_path, ID)
+    Path(container.places.driver_trees).mkdir(parents=True)
+    records.remove(container.places.containers, ID, str(tmp_path / "state"))
+    assert run(tmp_path, "uninstall") == 0
+    assert not os.path.exists(container.places.lib)
+    assert not os.path.exists(container.places.run)

@@ -7,7 +7,13 @@ from gpushim.allocate.grant import Grant
 from gpushim.errors import GpushimError
 from gpushim.host.model import DriverTree, ExtraMount, Gpu, Inventory
 from gpushim.inject.container import Container
-from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
+from gpushim.inject.gpus import (
+    device_edits,
+    driver_edits,
+    mig_warnings,
+    needed_nodes,
+    params_hook,
+)
 from gpushim.oci.edits import Edits
 
 HOOKS = ["nvidia-container-toolkit", "logger"]
@@ -42,6 +48,15 @@ def container(mounts: dict[str, str] | None = None) -> Container:
 )
 def test_nodes(gpus: list[Gpu], capabilities: list[str], nodes: list[str]) -> None:
     assert needed_nodes(Grant(gpus, capabilities)) == nodes
+
+
+def test_a_gpu_in_mig_mode() -> None:
+    """It is given as a whole, and CUDA finds nothing on it."""
+    gpus = [gpu(0, 0), gpu(1, 3), gpu(2, 2)]
+    gpus[0].mig_enabled, gpus[1].mig_enabled = False, True
+    warnings = mig_warnings(gpus)
+    assert len(warnings) == 1
+    assert f"GPU 1 ({gpus[1].uuid})" in warnings[0]
 
 
 def test_devices_and_their_groups() -> None:

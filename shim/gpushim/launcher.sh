@@ -17,14 +17,26 @@ _settings=@SETTINGS@
 _config=@CONFIG@
 
 # The settings hold what the launcher needs of the configuration. They carry the configuration's
-# time stamp, so an edited, replaced or restored file is noticed by the next call.
-# shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
-[ -f "$_settings" ] && . "$_settings"
+# time stamp, so an edited, replaced or restored file is noticed by the next call. They are read and
+# not sourced, since a damaged file would end a sourcing shell, and so every call of the runtime.
+settings() {
+    [ -f "$_settings" ] || return 0
+    {
+        IFS='' read -r _line && IFS='' read -r _family && IFS='' read -r _other &&
+            IFS='' read -r _low
+    } <"$_settings" || return
+    case $_family:$_other:$_low in
+    low_level_family=*:other_low_level=*:low_level=/*)
+        low_level_family=${_family#*=} other_low_level=${_other#*=} low_level=${_low#*=}
+        ;;
+    *) return 1 ;;
+    esac
+}
 # shellcheck disable=SC3013 # dash, bash, busybox and ksh all compare times; POSIX does since 2024.
-if [ "$_config" -nt "$_settings" ] || { [ "$_config" -ot "$_settings" ] && [ -f "$_config" ]; }; then
+if ! settings 2>/dev/null || [ "$_config" -nt "$_settings" ] ||
+    { [ "$_config" -ot "$_settings" ] && [ -f "$_config" ]; }; then
     "$_refresh_python" -I -m gpushim.launcher_settings --root "$_root" </dev/null >/dev/null 2>&1
-    # shellcheck disable=SC1090
-    [ -f "$_settings" ] && . "$_settings"
+    settings 2>/dev/null
 fi
 
 # What engines ask for again and again, as Docker and containerd write it; the rest of this script
@@ -189,12 +201,16 @@ create | run)
     /*) ;; # crun's --config may be a path of its own.
     *) _spec=$_bundle/$_spec ;;
     esac
+    # A pipe (crun's --config) can be read once only, and what is missing the other tells best.
+    [ -f "$_spec" ] || exec "$low_level" "$@"
     LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -qaF -e '"NVIDIA_VISIBLE_DEVICES=' \
         -e 'nvidia-container-runtime-hook"' -e 'nvidia-container-toolkit"' \
+        -e 'NVIDIA_VISIBLE_DEVICES\u003' \
         -e '\u004' -e '\u005' -e '\u006' -e '\u007' -- "$_spec" 2>/dev/null
-    # Status 1 is a clear no; 2 a file that cannot be read, which the low-level runtime tells best.
+    # Status 1 is a clear no, but an earlier container of this name may still be on record; 2 is a
+    # file that cannot be read, which the low-level runtime tells best.
     case $? in
-    1) exec "$low_level" "$@" ;;
+    1) { [ "$_container" ] && [ -d "$_containers/$_container" ]; } || exec "$low_level" "$@" ;;
     2) [ -r "$_spec" ] || exec "$low_level" "$@" ;;
     esac
     ;;
@@ -212,15 +228,18 @@ if [ ! -f "$_python" ] || [ ! -x "$_python" ] || [ ! -f "$_code/gpushim/entry.py
         # Nothing can be weighed, but a value that asks for nothing is plain to see.
         (
             export LC_ALL=C PATH="${PATH:+$PATH:}/usr/bin:/bin"
-            grep -oaE -e '"NVIDIA_VISIBLE_DEVICES=[^"]*"?|nvidia-container-[a-z-]*"|\\u00[4-7]' \
-                -- "$_spec" | grep -qvxE '"NVIDIA_VISIBLE_DEVICES=(void)?"'
+            grep -oaE -e '"NVIDIA_VISIBLE_DEVICES(=[^"]*"?|\\u003)' \
+                -e 'nvidia-container-[a-z-]*"|\\u00[4-7]' -- "$_spec" |
+                grep -qvxE '"NVIDIA_VISIBLE_DEVICES=(void)?"'
         ) || exec "$low_level" "$@"
         ;;
     # The container has its GPUs; its later processes lack no more than a few variables.
     exec) exec "$low_level" "$@" ;;
     esac
+    _environment=${_refresh_python%/bin/*}
     fail "this container asks for GPUs, but gpushim's Python ($_python) or code ($_code) is gone.\
- Run 'gpushimctl install' again."
+ Run 'gpushimctl install' again; if its virtual environment ($_environment) is gone, make it anew,\
+ install gpushim into it with its pip, and run $_environment/bin/gpushimctl install."
 fi
 # Python alters signal dispositions and may add LC_CTYPE: it gets what it needs to undo both.
 read -r _stat <"/proc/$$/stat"

@@ -62,6 +62,21 @@ def parse(text: str) -> dict[str, str]:
     return settings if len(settings) == len(_NAMES) else {}
 
 
+def in_use(places: Places) -> str:
+    """The low-level runtime that the launcher goes by; "" if there are no settings."""
+    return _former(places).get("low_level", "")
+
+
+def problem(config: Config, places: Places, search_path: str) -> str:
+    """A sentence if the configuration names no usable low-level runtime; "" if it does."""
+    try:
+        find(_names(config), search_path, places.launcher)
+    except GpushimError as error:
+        former = in_use(places)
+        return f"{error} Until then containers go on with {former}." if former else str(error)
+    return ""
+
+
 def write(places: Places, search_path: str) -> list[str]:
     """Write the settings anew; returns what was wrong with the configuration, in sentences.
 

@@ -135,6 +135,13 @@ def test_a_dry_run_shows_the_diff_and_changes_nothing(root: Root) -> None:
     assert f"--- {daemon}\n+++ {daemon}\n" in out
     assert '+  "mtu": 1400,\n' in out
     assert '+  "default-runtime": "gpushim"\n' in out
+    real = root.well("install", "--default")
+    assert "gpushim is Docker's default runtime" in real
+    made = set(root.tree()) - set(before)
+    state = (root.places.driver_trees, *(str(path) for path in daemon.parent.glob("*.bak*")))
+    # The outermost directories come with what is in them, and a copy has a time in its name.
+    for path in made:
+        assert path.startswith(state) or path in out, path
     root.well("install")
     before = root.tree()
     out = root.well("uninstall", "--dry-run")
@@ -223,6 +230,28 @@ def test_configuration_from_a_file(root: Root, tmp_path: Path) -> None:
     # An existing configuration stays as it is.
     root.well("install")
     assert "crun" in Path(root.places.config).read_text()
+
+
+def test_an_edited_configuration_is_kept_as_a_copy(root: Root, tmp_path: Path) -> None:
+    source = tmp_path / "c.toml"
+    source.write_text('[runtime]\nlog-level = "error"\n')
+    root.well("install")
+    copies = Path(root.places.etc)
+    assert "is kept as" not in root.well("install", "--config-from", source)
+    edited = '[runtime]\nlog-level = "debug"\n'
+    Path(root.places.config).write_text(edited)
+    before = root.tree()
+    out = root.well("install", "--dry-run", "--config-from", source)
+    assert root.tree() == before
+    assert "copy of the edited" in out
+    assert '-log-level = "debug"\n+log-level = "error"\n' in out
+    out = root.well("install", "--config-from", source)
+    (copy,) = copies.glob("config.toml.bak-gpushim-*")
+    assert str(copy) in out
+    assert copy.read_text() == edited
+    assert Path(root.places.config).read_text() == source.read_text()
+    root.well("install", "--config-from", source)
+    assert len(list(copies.glob("*.bak-gpushim-*"))) == 1
 
 
 def test_a_broken_configuration_is_told_and_does_not_stop(root: Root) -> None:

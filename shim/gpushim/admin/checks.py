@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from .. import config_file, lowlevel
+from .. import config_file, launcher_settings, lowlevel
 from ..config_keys import configured
 from ..errors import GpushimError, harmless, why
 from ..host import devicenodes, driver, gpus
@@ -38,6 +38,7 @@ class Context:
     def snapshot(self) -> Snapshot:
         """What a create goes by, found out anew if need be. Raises GpushimError."""
         if self._snapshot is None:
+            installation.require(self.places)
             key = capability_key(list(DEFAULT_CAPABILITIES))
             self._snapshot = obtain(self.places, key)
         return self._snapshot
@@ -68,7 +69,10 @@ def lowlevel_version(context: Context) -> Result:
     try:
         found = lowlevel.find(names, os.environ.get("PATH", ""), context.places.launcher)
     except GpushimError as error:
-        return Result(FAIL, error.sentence, error.hint)
+        former = launcher_settings.in_use(context.places)
+        if not former or not os.access(former, os.X_OK):
+            return Result(FAIL, error.sentence, error.hint)
+        return Result(WARN, f"{error.sentence} Containers go on with {former}.", error.hint)
     version = lowlevel.version(found[0]).partition("\n")[0]
     if not version:
         return Result(FAIL, f"{found[0]} does not tell its version.", "Install runc or crun anew.")
@@ -86,6 +90,8 @@ def config_valid(context: Context) -> Result:
 
 def state_writable(context: Context) -> Result:
     """State and driver trees can be written."""
+    if os.geteuid() != 0:
+        return Result(SKIP, "Only root can tell.")
     for directory in (context.places.run, context.places.containers, context.places.lib):
         problem = _unwritable(directory)
         if problem:
@@ -95,6 +101,8 @@ def state_writable(context: Context) -> Result:
 
 def log_writable(context: Context) -> Result:
     """gpushim's own log can be written."""
+    if os.geteuid() != 0:
+        return Result(SKIP, "Only root can tell.")
     path = context.config.text("runtime.log-file") or context.places.default_log_file
     problem = _unwritable(os.path.dirname(path))
     if problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from types import ModuleType
@@ -11,6 +12,7 @@ from .. import __version__
 from ..errors import GpushimError
 from ..places import Places
 from . import config, doctor, explain, install, inventory, refresh, uninstall, version
+from .checks import CHECKS
 from .output import warn
 
 VERBS: dict[str, tuple[ModuleType, str]] = {
@@ -25,10 +27,49 @@ VERBS: dict[str, tuple[ModuleType, str]] = {
 }
 
 
+EPILOGS = {
+    "install": """\
+examples:
+  gpushimctl install                  launcher, configuration, and Docker's daemon.json
+  gpushimctl install --default        the same, as Docker's default runtime
+  gpushimctl install --dry-run        what it would write
+  gpushimctl --root DIR install --config DIR/daemon.json --pidfile DIR/docker.pid
+                                      all in DIR, for a dockerd of your own
+
+exit status: 0 if all is done, 1 if something was refused or failed (a sentence on standard
+error says what is in place nevertheless), 2 for a wrong command line""",
+    "uninstall": """\
+exit status: 0 if all is done, 1 if it was refused or a running dockerd still knows the
+runtime, 2 for a wrong command line""",
+    "doctor": """\
+ids:
+  """
+    + "\n  ".join(CHECKS)
+    + """
+
+examples:
+  gpushimctl doctor --only device --only gpu.mig
+  gpushimctl doctor --skip docker
+
+exit status: 0 if all is well, 1 with warnings (or a wrong id), 2 if something fails""",
+    "explain": """\
+examples:
+  gpushimctl explain web              by Docker's name
+  gpushimctl explain 3f2a             by the beginning of its id
+  gpushimctl explain ./bundle         by its bundle
+
+exit status: 0, or 1 if there is no such container or it got nothing from gpushim""",
+    "config": """\
+exit status: 0, or 1 if the configuration is wrong or names no usable low-level runtime""",
+}
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="gpushimctl",
         description="Administration of gpushim, the OCI runtime that gives containers their GPUs.",
+        epilog="exit status: 0; 1 for what a sentence on standard error tells (doctor: warnings); "
+        "2 for a wrong command line (doctor: something fails). gpushimctl VERB --help has more.",
         allow_abbrev=False,
     )
     made.add_argument("--version", action="version", version=f"gpushim {__version__}")
@@ -36,16 +77,28 @@ def parser() -> argparse.ArgumentParser:
         "--root",
         metavar="DIR",
         default="",
-        help="work on a private installation whose files all lie beneath DIR",
+        help="work on a private installation whose files all lie beneath DIR; before the verb",
     )
     verbs = made.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name, (module, text) in VERBS.items():
-        module.add(verbs.add_parser(name, help=text, description=text + ".", allow_abbrev=False))
+        verb = verbs.add_parser(
+            name,
+            help=text,
+            description=text + ".",
+            epilog=EPILOGS.get(name, "exit status: 0 or, with a sentence on standard error, 1"),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add(verb)
     return made
 
 
 def main(argv: list[str] | None = None) -> int:
     """Exit status: 0, 1 for what a sentence on stderr tells, 2 for a wrong command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A name or a variable may hold bytes that no text has.
+            stream.reconfigure(errors="backslashreplace")
     arguments = parser().parse_args(argv)
     places = Places(os.path.abspath(arguments.root) if arguments.root else "")
     module, _ = VERBS[arguments.verb]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 
 from ..errors import GpushimError
 from ..places import Places
-from .output import print_json, print_table, say
+from .output import print_json, print_table, say, warn
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
-    from .. import config_file
+    from .. import config_file, launcher_settings
     from . import config_text
 
     if arguments.markdown:
@@ -33,19 +34,27 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     try:
         config = config_file.read(places.config)
     except GpushimError as error:
-        if arguments.action == "check" and arguments.json:
-            print_json({"path": places.config, "valid": False, "reason": error.sentence})
+        if arguments.action == "check":
+            # Its hint would be to run what is running.
+            if arguments.json:
+                print_json({"path": places.config, "valid": False, "reason": error.sentence})
+            else:
+                warn(error.sentence)
             return error.exit_status
         raise
     changed = [name for name, source in config.sources.items() if source != "default"]
     if arguments.action == "check":
+        problem = launcher_settings.problem(config, places, os.environ.get("PATH", ""))
         if arguments.json:
-            print_json({"path": places.config, "valid": True, "keys": changed})
+            shown = {"path": places.config, "valid": not problem, "keys": changed}
+            print_json({**shown, "reason": problem} if problem else shown)
+        elif problem:
+            warn(problem)
         elif changed:
             say(f"{places.config} is right and sets {', '.join(changed)}.")
         else:
             say(f"{places.config} is right and sets nothing: all defaults hold.")
-        return 0
+        return 1 if problem else 0
     if arguments.json:
         print_json(
             {

@@ -124,6 +124,8 @@ def register(where: Target, plan: docker.Plan, launcher: str, record: Installati
         say(f"The runtime gpushim is registered in {where.config} already.")
     settings = jsonfile.read(where.config).data
     default = settings.get("default-runtime")
+    if default == docker.RUNTIME_NAME:
+        say("gpushim is Docker's default runtime.")
 
     def knows(now: dockerapi.Runtimes) -> bool:
         return now.paths.get(docker.RUNTIME_NAME) == launcher and default in (None, now.default)
@@ -146,7 +148,12 @@ _AFTER_A_REFUSAL = (
 
 
 def plan_unregister(part: DockerPart, launcher: str) -> docker.Plan:
-    return docker.unregister(jsonfile.read(part.config), launcher, part.former)
+    former = docker.Former.from_json(part.former.to_json())
+    program = former.entry.get("path") if isinstance(former.entry, dict) else None
+    if isinstance(program, str) and program.startswith("/") and not os.path.exists(program):
+        # Of another installation that has gone since: no container could be started with it.
+        former.entry = None
+    return docker.unregister(jsonfile.read(part.config), launcher, former)
 
 
 def containers(part: DockerPart) -> list[str]:

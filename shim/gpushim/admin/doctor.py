@@ -17,7 +17,11 @@ _STATUS = {OK: 0, SKIP: 0, WARN: 1, FAIL: 2}
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--only", metavar="ID", action="append", default=[], help="run only this check (repeatable)"
+        "--only",
+        metavar="ID",
+        action="append",
+        default=[],
+        help="run only this check, or a group such as device (repeatable)",
     )
     parser.add_argument(
         "--skip",

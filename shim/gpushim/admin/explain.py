@@ -18,6 +18,7 @@ from .output import print_json, say
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "container",
+        metavar="CONTAINER",
         help="a container's id or the beginning of it, its name (Docker), or a bundle directory",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -32,7 +33,14 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     if arguments.json:
         print_json({**data, "before": before, "after": after})
         return 0
-    for line in tell(data):
+    try:
+        lines = tell(data)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise GpushimError(
+            f"The record of {data['id']} was written by another version of gpushim.",
+            "explain --json shows it as it is.",
+        ) from error
+    for line in lines:
         say(line)
     if not arguments.no_diff:
         say("")
@@ -46,6 +54,8 @@ def find(name: str, places: Places) -> dict[str, Any]:
     name: an id, the beginning of one, a name that Docker knows it by, or a path of a bundle (with
     a slash in it).
     """
+    if not name:
+        raise GpushimError("The container to explain has no name.", _HOW_TO_NAME)
     every = [record.data for record in records.every(places.containers)]
     if "/" in name or name == ".":
         directory = os.path.realpath(name)
@@ -56,16 +66,30 @@ def find(name: str, places: Places) -> dict[str, Any]:
         found = [data for data in every if data["id"] == name]
         found = found or [data for data in every if docker_name(data) == name]
         found = found or [data for data in every if data["id"].startswith(name)]
+    if not found and os.geteuid() != 0:
+        raise GpushimError(
+            "What was decided for a container can be read by root only.",
+            f"Use sudo gpushimctl explain {name}.",
+        )
     if not found:
-        ids = ", ".join(sorted(data["id"][:12] for data in every)) or "none"
+        there = ", ".join(sorted(_shown(data) for data in every)) or "none"
         raise GpushimError(
             f"There is no live container {name} that was given GPUs by gpushim.",
-            f"Those that are there: {ids}.",
+            f"Those that are there: {there}.",
         )
     if len(found) > 1:
-        ids = ", ".join(f"{data['id']} (state in {data['state_root']})" for data in found)
-        raise GpushimError(f"{name} is the beginning of several containers' ids: {ids}.")
+        there = ", ".join(f"{data['id']} (state in {data['state_root']})" for data in found)
+        raise GpushimError(f"{name} means several containers: {there}.", "Give more of the id.")
     return found[0]
+
+
+_HOW_TO_NAME = "Give its id, the beginning of it, its name (Docker), or a bundle directory."
+
+
+def _shown(data: dict[str, Any]) -> str:
+    """A container's id as people know it, with its name if it has one."""
+    name = docker_name(data)
+    return f"{data['id'][:12]} ({name})" if name else str(data["id"][:12])
 
 
 def docker_name(data: dict[str, Any]) -> str:
@@ -133,7 +157,9 @@ def tell(data: dict[str, Any]) -> list[str]:
     if data.get("id") is None:
         return [f"Bundle {data['bundle']}: gpushim changed it, for a container that is gone."]
     request, grant = data["request"], data["grant"]
-    lines = [f"Container {data['id']}", f"  bundle: {data['bundle']}"]
+    name = docker_name(data)
+    lines = [f"Container {data['id']}{f' ({name})' if name else ''}"]
+    lines.append(f"  bundle: {data['bundle']}")
     lines.append(f"  handed over to: {data['runtime']}")
     lines.append(f"Asked for: {', '.join(request['devices']) or 'no GPU, only driver files'}")
     lines.append(f"  capabilities: {', '.join(request['capabilities']) or 'none'}")

@@ -13,9 +13,10 @@ from .. import __version__, config_file, launcher_settings, lowlevel
 from ..config import Config
 from ..config_keys import configured
 from ..engines.docker import Plan
-from ..errors import GpushimError, harmless
+from ..engines.jsonfile import FileChange
+from ..errors import GpushimError, harmless, why
 from ..places import Places
-from . import config_text, docker_step, files, installation, interpreters, programs
+from . import config_text, docker_step, dry_run, files, installation, interpreters, programs
 from .installation import Installation
 from .output import say, warn
 
@@ -25,14 +26,24 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--default", action="store_true", help="make gpushim Docker's default runtime, too"
     )
     parser.add_argument(
-        "--config", metavar="PATH", default="", help="Docker's configuration file (daemon.json)"
+        "--config",
+        metavar="PATH",
+        default="",
+        help="Docker's configuration file (without it /etc/docker/daemon.json)",
     )
     parser.add_argument(
-        "--pidfile", metavar="PATH", default="", help="the pid file of the dockerd to reload"
+        "--pidfile",
+        metavar="PATH",
+        default="",
+        help="the pid file of the dockerd to reload (without it the one that daemon.json names, or "
+        "/var/run/docker.pid; a dockerd whose command line names the file is found by itself)",
     )
     parser.add_argument("--no-docker", action="store_true", help="leave Docker alone")
     parser.add_argument(
-        "--config-from", metavar="FILE", default="", help="take gpushim's configuration from FILE"
+        "--config-from",
+        metavar="FILE",
+        default="",
+        help="take config.toml from FILE (one that was edited is kept as a copy)",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be changed, and change nothing"
@@ -42,7 +53,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 class Prepared:
     """All that was found out and decided before the first change."""
 
-    __slots__ = ("code", "config", "docker", "known", "launcher", "plan", "python", "refresh")
+    __slots__ = (
+        *("code", "config", "config_change", "docker", "keeps_config"),
+        *("known", "launcher", "plan", "python", "refresh"),
+    )
 
     def __init__(self, arguments: argparse.Namespace, places: Places) -> None:
         """Raises GpushimError for whatever stands in the way."""
@@ -50,6 +64,8 @@ class Prepared:
             raise GpushimError("Installing gpushim needs root.", "Use sudo gpushimctl install.")
         self.known = installation.read(places)
         self.config = _configuration(arguments.config_from, places)
+        self.config_change = _config_change(self.config, places)
+        self.keeps_config = self.config_change is not None and _is_edited(places, self.known)
         self.python = interpreters.for_create()
         self.refresh = interpreters.for_refresh()
         self.code = interpreters.code_directory()
@@ -78,6 +94,21 @@ def _configuration(source: str, places: Places) -> bytes | None:
         return file.read()
 
 
+def _config_change(config: bytes | None, places: Places) -> FileChange | None:
+    """How an existing config.toml changes; None if it does not, or there is none."""
+    if config is None or not os.path.isfile(places.config):
+        return None
+    with open(places.config, "rb") as file:
+        change = FileChange(places.config, file.read(), config)
+    return change if change.before != change.after else None
+
+
+def _is_edited(places: Places, known: Installation | None) -> bool:
+    """Whether config.toml is somebody's work, and not as an earlier install wrote it."""
+    written = known.files.get(places.config) if known is not None else None
+    return files.fingerprint(places.config) != written
+
+
 def _effective(content: bytes | None, places: Places) -> Config:
     """The configuration that will hold; the defaults, with a warning, if the file is wrong."""
     if content is not None:
@@ -92,7 +123,7 @@ def _effective(content: bytes | None, places: Places) -> Config:
 def run(arguments: argparse.Namespace, places: Places) -> int:
     prepared = Prepared(arguments, places)
     if arguments.dry_run:
-        _show(prepared, places)
+        dry_run.show(prepared, places)
         return 0
     record = Installation(__version__, prepared.refresh, prepared.python, prepared.code)
     if prepared.known is not None:
@@ -114,40 +145,19 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     return 0
 
 
-def _show(prepared: Prepared, places: Places) -> None:
-    """What a dry run prints."""
-    if prepared.config is not None:
-        say(f"Would write the configuration {places.config}.")
-    if files.fingerprint(places.launcher) == "":
-        say(f"Would write the launcher {places.launcher}.")
-    if prepared.plan is not None:
-        diff = prepared.plan.change.diff()
-        for note in prepared.plan.notes:
-            say(note)
-        say(diff.rstrip("\n") if diff else f"{prepared.plan.change.path} would stay as it is.")
-    say("Nothing was changed.")
-
-
 def _place(prepared: Prepared, places: Places, record: Installation) -> None:
     """Make directories and files, and try the launcher."""
-    tmpfiles = programs.tmpfiles_path(places)
-    for directory in (
-        places.lib,
-        places.etc,
-        places.run,
-        places.containers,
-        places.log,
-        places.bin,
-        os.path.dirname(tmpfiles),
-    ):
+    for directory in dry_run.directories(places):
         made = files.make_directory(directory)
         record.directories += [path for path in made if path not in record.directories]
     if prepared.config is not None:
+        if prepared.config_change is not None and prepared.keeps_config:
+            say(f"The edited {places.config} is kept as {_back_up(prepared.config_change)}.")
         _put(record, places.config, prepared.config.decode(), 0o644)
     for problem in launcher_settings.write(places, os.environ.get("PATH", "")):
         warn(problem)
     record.files[places.launcher_settings] = ""
-    _put(record, tmpfiles, programs.tmpfiles(places), 0o644)
+    _put(record, programs.tmpfiles_path(places), programs.tmpfiles(places), 0o644)
     problem = interpreters.compile_package(prepared.python, prepared.code)
     if problem:
         warn(f"The bytecode of {prepared.code}/gpushim was not compiled ({problem}): {_SLOWER}")
@@ -156,6 +166,13 @@ def _place(prepared: Prepared, places: Places, record: Installation) -> None:
     _place_control(prepared, places, record)
     installation.write(places, record)
     _first_refresh(places)
+
+
+def _back_up(change: FileChange) -> str:
+    try:
+        return change.back_up()
+    except OSError as error:
+        raise GpushimError(f"{change.path} can't be copied: {why(error)}.") from error
 
 
 _SLOWER = "creating a container with GPUs takes longer than it need."
@@ -218,6 +235,8 @@ def _first_refresh(places: Places) -> None:
 
 
 def _register(prepared: Prepared, places: Places, record: Installation) -> None:
-    if prepared.docker is not None and prepared.plan is not None:
+    if prepared.docker is None or prepared.plan is None:
+        say("No runtime was registered with Docker.")
+    else:
         docker_step.register(prepared.docker, prepared.plan, places.launcher, record)
     installation.write(places, record)

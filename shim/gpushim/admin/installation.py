@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from ..engines.docker import Former
@@ -139,3 +140,12 @@ def write(places: Places, installation: Installation) -> bool:
     """Keep the record; returns whether it differs from the one that was there."""
     text = json.dumps(installation.to_json(), indent=2) + "\n"
     return write_if_changed(places.installation, text.encode(), 0o644)
+
+
+def require(places: Places) -> None:
+    """Raises GpushimError if gpushim is not installed here."""
+    if not os.path.lexists(places.installation):
+        raise GpushimError(
+            f"gpushim is not installed here (there is no {places.installation}).",
+            "Run `gpushimctl install`.",
+        )

@@ -7,7 +7,8 @@ import argparse
 from ..host.model import HEALTHY, Gpu, capability_key
 from ..places import Places
 from ..request.nvidia import DEFAULT_CAPABILITIES
-from ..snapshot import obtain
+from ..snapshot import load, obtain
+from . import installation, refresh
 from .output import print_json, print_table, say, warn
 
 _MIB = 1 << 20
@@ -23,6 +24,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
+    installation.require(places)
+    if load(places) is None:
+        refresh.refuse_without_place(places, "inventory")
     snapshot = obtain(places, capability_key(list(DEFAULT_CAPABILITIES)))
     inventory = snapshot.inventory
     if arguments.json:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
 
+from .. import launcher_settings
+from ..errors import GpushimError
 from ..host.model import HEALTHY, capability_key
+from ..host.statefiles import own_places
 from ..places import Places
 from ..request.nvidia import DEFAULT_CAPABILITIES
 from ..snapshot import Snapshot, refresh_again
+from . import installation
 from .output import print_json, say, warn
 
 
@@ -32,21 +37,38 @@ def summary(snapshot: Snapshot) -> str:
     )
 
 
+def refuse_without_place(places: Places, verb: str) -> None:
+    """Raises GpushimError for another user than root who has no directory for state.
+
+    A rootless engine's user has one, XDG_RUNTIME_DIR, and what is found out is kept there.
+    """
+    if os.geteuid() != 0 and not places.root and not os.environ.get("XDG_RUNTIME_DIR"):
+        raise GpushimError(
+            "The machine's inventory can be refreshed by root only.", f"Use sudo gpushimctl {verb}."
+        )
+
+
 def run(arguments: argparse.Namespace, places: Places) -> int:
+    installation.require(places)
+    refuse_without_place(places, "refresh")
     snapshot = refresh_now(places)
+    path = os.environ.get("PATH", "")
+    unusable = launcher_settings.problem(snapshot.config, places, path)
     if arguments.json:
         print_json(
             {
                 "driver_version": snapshot.inventory.driver_version,
                 "gpus": [gpu.to_json() for gpu in snapshot.inventory.gpus],
-                "problems": snapshot.problems,
+                "problems": snapshot.problems + ([unusable] if unusable else []),
                 "kept": snapshot.kept,
             }
         )
         return 0
     say(summary(snapshot))
-    for problem in snapshot.problems:
+    for problem in (*snapshot.problems, *([unusable] if unusable else [])):
         warn(problem)
+    if os.geteuid() != 0 and snapshot.kept:
+        say(f"It was kept for containers of this user only, in {own_places(places).run}.")
     if not snapshot.kept:
         warn("This was not kept, since it is incomplete or there is nowhere to keep it.")
     return 0

@@ -9,7 +9,7 @@ import stat
 import time
 from typing import Any, NoReturn
 
-from ..errors import GpushimError, why
+from ..errors import GpushimError, harmless, why
 
 _MAXIMUM_BYTES = 16 << 20
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -92,6 +92,10 @@ def _parse(text: str, path: str) -> dict[str, Any]:
             "it was left as it is.",
             "Correct it first: an engine that is restarted with it does not start.",
         ) from error
+    except ValueError as error:  # a number of thousands of digits
+        raise GpushimError(
+            f"{path} can't be read: {harmless(str(error))}; it was left as it is."
+        ) from error
     except RecursionError as error:
         raise GpushimError(f"{path} is nested too deeply; it was left as it is.") from error
     if not isinstance(data, dict):
@@ -137,7 +141,7 @@ class FileChange:
         if _content(self.path, self.path) != self.before:
             raise GpushimError(f"{self.path} was changed by somebody else meanwhile.", "Try again.")
         try:
-            saved = self._back_up() if backup and self.before is not None else ""
+            saved = self.back_up() if backup and self.before is not None else ""
             if self.after is None:
                 os.unlink(self.path)
             else:
@@ -146,7 +150,8 @@ class FileChange:
             raise GpushimError(f"{self.path} can't be changed: {why(error)}.") from error
         return saved
 
-    def _back_up(self) -> str:
+    def back_up(self) -> str:
+        """Keep what was there as a file beside it; returns its path. Raises OSError."""
         base = self.path + ".bak-gpushim-" + time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         number = 0
         while True:

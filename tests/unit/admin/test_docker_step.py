@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 from gpushim.admin import docker_step
+from gpushim.admin.installation import DockerPart
 from gpushim.engines import dockerd
+from gpushim.engines.docker import Former
 from gpushim.places import Places
 
 Capture = pytest.CaptureFixture[str]
@@ -58,3 +60,19 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     found = docker_step.target(Places(str(tmp_path)), "daemon.json", "")
     assert found is not None
     assert found.config == str(tmp_path / "daemon.json")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_another_installation_that_has_gone_does_not_come_back(tmp_path: Path, there: bool) -> None:
+    """B65: nothing may be left, least of all as the default, that names a missing program."""
+    other, ours, path = (str(tmp_path / name) for name in ("other", "ours", "daemon.json"))
+    if there:
+        Path(other).touch()
+    text = {"runtimes": {"gpushim": {"path": ours}}, "default-runtime": "gpushim"}
+    Path(path).write_text(json.dumps(text))
+    former = Former(True, True, {"path": other}, False, None)
+    part = DockerPart(path, path, dockerd.DEFAULT_PID_FILE, [], former)
+    after = json.loads(docker_step.plan_unregister(part, ours).change.after or b"")
+    restored = {"runtimes": {"gpushim": {"path": other}}, "default-runtime": "gpushim"}
+    assert after == (restored if there else {"runtimes": {}})
+    assert part.former.entry == {"path": other}

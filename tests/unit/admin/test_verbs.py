@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpushim import records
-from gpushim.admin import checks, cli, doctor, explain, inventory, output, version
+from gpushim import launcher_settings, records
+from gpushim.admin import checks, cli, doctor, explain, inventory, output, refresh, version
 from gpushim.admin.check_result import FAIL, OK, WARN, Result
 from gpushim.admin.checks import Context
 from gpushim.errors import GpushimError
@@ -183,6 +183,49 @@ def test_each_check_survives_a_machine_without_anything(tmp_path: Path, check: s
     assert (result.status in (OK, "skip")) == (result.advice == "")
 
 
+def test_nothing_is_made_where_gpushim_is_not_installed(tmp_path: Path, capsys: Capture) -> None:
+    for verb in ("inventory", "refresh"):
+        assert run(tmp_path, verb) == 1
+        assert "not installed here" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("former", ["", "/bin/true"])
+def test_no_usable_low_level_runtime(tmp_path: Path, capsys: Capture, former: str) -> None:
+    places = Places(str(tmp_path))
+    for directory in (places.etc, places.lib):
+        Path(directory).mkdir(parents=True)
+    Path(places.config).write_text('[runtime]\nlow-level-runtimes = ["no-such"]\n')
+    if former:
+        settings = {"low_level": former, "other_low_level": "", "low_level_family": "runc"}
+        Path(places.launcher_settings).write_text(launcher_settings.render(settings))
+    assert run(tmp_path, "config", "check") == 1
+    told = capsys.readouterr().err
+    assert "No usable low-level runtime" in told
+    assert bool(former) == (f"go on with {former}" in told)
+    assert run(tmp_path, "config", "check", "--json") == 1
+    assert json.loads(capsys.readouterr().out)["valid"] is False
+    result = doctor.examine("lowlevel.version", Context(places))
+    assert result.status == (WARN if former else FAIL)
+
+
+def test_what_only_root_can_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    for check in ("state.writable", "log.writable"):
+        assert doctor.examine(check, Context(Places(str(tmp_path)))).status == "skip"
+    assert run(tmp_path, "explain", "x") == 1
+    assert "root only" in capsys.readouterr().err
+    assert cli.main(["uninstall"]) == 1
+    assert "needs root" in capsys.readouterr().err
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with pytest.raises(GpushimError, match="root only"):
+        refresh.refuse_without_place(Places(), "refresh")
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/run/user/1000")
+    refresh.refuse_without_place(Places(), "refresh")
+
+
 def test_a_log_that_can_not_be_written_is_a_warning(tmp_path: Path) -> None:
     result = doctor.examine("log.writable", Context(Places(str(tmp_path))))
     assert result.status == WARN
@@ -230,6 +273,17 @@ class Container:
         records.write(self.places.containers, id, str(state_root), data)
 
 
+def test_explain_needs_a_name_and_tells_names(tmp_path: Path, capsys: Capture) -> None:
+    container = Container(tmp_path, ID, "web")
+    assert run(tmp_path, "explain", "") == 1
+    assert "no name" in capsys.readouterr().err
+    assert run(tmp_path, "explain", "other\udcff") == 1
+    assert f"{ID[:12]} (web)" in capsys.readouterr().err
+    records.write(container.places.containers, ID, str(tmp_path / "state"), GONE)
+    assert run(tmp_path, "explain", ID) == 1
+    assert "another version" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("by", ["id", "prefix", "name", "bundle"])
 def test_explain(tmp_path: Path, capsys: Capture, by: str) -> None:
     container = Container(tmp_path, ID, "web")
@@ -266,7 +320,7 @@ def test_explain_says_what_there_is(tmp_path: Path, capsys: Capture) -> None:
     assert run(tmp_path, "explain", "nonsense") == 1
     assert ID[:12] in capsys.readouterr().err
     assert run(tmp_path, "explain", ID[:10]) == 1
-    assert "beginning of several" in capsys.readouterr().err
+    assert "means several containers" in capsys.readouterr().err
 
 
 def test_explain_a_bundle_without_a_record(tmp_path: Path, capsys: Capture) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posix
 import time
+from errno import EFBIG
 
 from gpushim import records
 from gpushim.allocate.grant import Grant, Unavailable, grant_named
@@ -23,9 +24,9 @@ from gpushim.inject.gpus import (
     needed_nodes,
     params_hook,
 )
-from gpushim.inject.loadercache import Target, make_visible
+from gpushim.inject.loadercache import CACHE, Target, make_visible
 from gpushim.oci.apply import apply
-from gpushim.oci.bundle import Bundle, UnreadableSpec, load, restore_original, store
+from gpushim.oci.bundle import MAX_SIZE, Bundle, UnreadableSpec, load, restore_original, store
 from gpushim.oci.edits import Edits
 from gpushim.oci.files import real_path
 from gpushim.oci.invocation import state_root
@@ -58,6 +59,7 @@ def create(call: Call) -> None:
     container = describe(bundle)
     if visible_devices(variable(container.environment, VISIBLE_DEVICES)) is None:
         _leave_as_it_was(bundle)
+        _forget_former(call)
         return
     _refuse_taken_name(call)
     call.log.step("bundle")
@@ -95,7 +97,12 @@ def _load(call: Call) -> Bundle | None:
     invocation = call.invocation
     try:
         return load(invocation.bundle or ".", invocation.config or "config.json")
-    except OSError:
+    except OSError as error:
+        if error.errno == EFBIG:  # the low-level runtime has no such limit
+            raise GpushimError(
+                f"The spec in {invocation.bundle or '.'} is larger than {MAX_SIZE >> 20} MiB, and "
+                "gpushim gives no GPUs to such a one."
+            ) from None
         return None
     except UnreadableSpec as error:
         # Where nothing can be a request, plain or in an escape, the low-level runtime is to judge.
@@ -112,6 +119,13 @@ def _refuse_taken_name(call: Call) -> None:
             f"A container with the ID {call.invocation.container_id} exists already ({state}).",
             "Delete it first, or take another ID.",
         )
+
+
+def _forget_former(call: Call) -> None:
+    """Drops the record of a container of this name that is gone, since exec would go by it."""
+    container_id = call.invocation.container_id
+    if not _is_there(f"{_root(call)}/{container_id}"):
+        records.remove(call.places.containers, container_id, _root(call))
 
 
 def _leave_as_it_was(bundle: Bundle) -> None:
@@ -167,6 +181,16 @@ def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, 
 def _stat_nodes(dev_root: str, names: list[str]) -> tuple[NodeFacts, list[str]]:
     found = {name: node_facts(dev_root, name) for name in names}
     facts = {name: fact for name, fact in found.items() if fact is not None}
+    control = facts.get("nvidiactl")
+    for name, fact in facts.items():
+        # The driver numbers a GPU's node as it names it; another one is another GPU's, or none's.
+        number = name.removeprefix("nvidia")
+        if control and number.isdecimal() and fact[:2] != (control[0], int(number)):
+            raise GpushimError(
+                f"The device node {dev_root}/{name} has the numbers {fact[0]}:{fact[1]}, which are "
+                f"not those of the driver's GPU {number} ({control[0]}:{number}).",
+                f"Remove it ('rm {dev_root}/{name}'); it is made anew by the next container.",
+            )
     return facts, [name for name in names if name not in facts]
 
 
@@ -188,6 +212,11 @@ def _edits(
             "The container may use every device of the host (it is privileged): it sees all GPUs, "
             "whatever it was granted."
         )
+    elif container.every_gpu:
+        log.warn(
+            "The container's own device rules allow all GPUs: it can use them by nodes that it "
+            "makes, whatever it was granted."
+        )
     tree = inventory.trees[capability_key(grant.capabilities)]
     sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
     has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
@@ -200,7 +229,8 @@ def _edits(
             and not container.readonly
             and private(root, call.invocation.container_id)
         )
-        outcome = make_visible(root, target, may_write, is_host_root(root), call.places)
+        over = container.mounted_over(CACHE)
+        outcome = make_visible(root, target, may_write, is_host_root(root), call.places, over)
     edits.mounts += outcome.mounts
     log.warnings += outcome.warnings
     log.fields["notes"] = outcome.written + outcome.notes

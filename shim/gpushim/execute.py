@@ -32,6 +32,8 @@ def execute(call: Call) -> None:
     if record is None:
         return
     path = call.invocation.process
+    if path.startswith(("/dev/", "/proc/")):
+        return  # an open file or a pipe, which can be read once and not be replaced by a name
     try:
         text = read_small(path, _LIMIT).decode("utf-8", "surrogateescape")
         status = posix.stat(path)

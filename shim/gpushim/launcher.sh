@@ -9,34 +9,28 @@ _root=@ROOT@
 _python=@PYTHON@
 _code=@CODE@
 _refresh_python=@REFRESH_PYTHON@
-low_level=@LOW_LEVEL@
-low_level_family=@LOW_LEVEL_FAMILY@
-other_low_level=@OTHER_LOW_LEVEL@
 _containers=@CONTAINERS@
 _settings=@SETTINGS@
 _config=@CONFIG@
 
 # The settings hold what the launcher needs of the configuration. They carry the configuration's
-# time stamp, so an edited, replaced or restored file is noticed by the next call. They are read and
-# not sourced, since a damaged file would end a sourcing shell, and so every call of the runtime.
+# time stamp, so an edited, replaced or restored file is noticed by the next call. `command` keeps a
+# damaged file from ending the shell, and so every call of the runtime.
 settings() {
+    low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@
     [ -f "$_settings" ] || return 0
-    {
-        IFS='' read -r _line && IFS='' read -r _family && IFS='' read -r _other &&
-            IFS='' read -r _low
-    } <"$_settings" || return
-    case $_family:$_other:$_low in
-    low_level_family=*:other_low_level=*:low_level=/*)
-        low_level_family=${_family#*=} other_low_level=${_other#*=} low_level=${_low#*=}
-        ;;
-    *) return 1 ;;
+    # shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
+    command . "$_settings" 2>/dev/null
+    case $low_level_family:$low_level in
+    runc:/* | crun:/*) ;;
+    *) low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@ ;;
     esac
 }
+settings
 # shellcheck disable=SC3013 # dash, bash, busybox and ksh all compare times; POSIX does since 2024.
-if ! settings 2>/dev/null || [ "$_config" -nt "$_settings" ] ||
-    { [ "$_config" -ot "$_settings" ] && [ -f "$_config" ]; }; then
+if [ "$_config" -nt "$_settings" ] || { [ "$_config" -ot "$_settings" ] && [ -f "$_config" ]; }; then
     "$_refresh_python" -I -m gpushim.launcher_settings --root "$_root" </dev/null >/dev/null 2>&1
-    settings 2>/dev/null
+    settings
 fi
 
 # What engines ask for again and again, as Docker and containerd write it; the rest of this script

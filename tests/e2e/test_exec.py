@@ -188,6 +188,39 @@ def test_a_process_file_that_is_none(process: Process, runc: Runtime, text: str)
     assert process.path.read_text() == text
 
 
+def test_a_process_file_on_standard_input(process: Process) -> None:
+    """It can't be replaced for the low-level runtime, and nothing else of that name may be."""
+    content = {**process.bundle.config["process"], "args": probe(["env"]), "env": ["A=b"]}
+    given = process.runtime.directory / "given.json"
+    given.write_text(json.dumps(content))
+    command = [*process.runtime.command, f"--root={process.runtime.root}", "exec"]
+    command += ["--process", "/dev/stdin", process.bundle.id]
+    before = os.stat(given).st_ino
+    with given.open("rb") as file:
+        from_file = subprocess.run(command, capture_output=True, timeout=60, stdin=file)
+    from_pipe = subprocess.run(command, capture_output=True, timeout=60, input=given.read_bytes())
+    for done in (from_file, from_pipe):
+        assert done.returncode == 0, done.stderr
+        assert b"A=b\n" in done.stdout
+    assert os.stat(given).st_ino == before
+    assert given.read_text() == json.dumps(content)
+
+
+def test_a_name_that_another_container_had(
+    dgx: Machine, process: Process, make_bundle: Callable[..., Bundle]
+) -> None:
+    """What is on record of a container with GPUs is not true of the next one of its name."""
+    name = process.bundle.id
+    process.runtime.delete(name, "--force").check()
+    process.bundle = make_bundle("busybox", probe(["sleep", "100"]))
+    process.bundle.id = name
+    process.runtime.create(process.bundle).check()
+    process.runtime.start(name).check()
+    assert name not in dgx.records()
+    content = {**process.bundle.config["process"], "args": probe(["env"]), "env": ["A=b"]}
+    assert "NVIDIA_VISIBLE_DEVICES" not in process.exec(json.dumps(content))
+
+
 def test_without_a_record(dgx: Machine, process: Process) -> None:
     """A record that is gone or damaged is no reason to refuse a process."""
     directory = Path(dgx.places.containers, process.bundle.id)

@@ -118,6 +118,21 @@ def test_a_node_that_cannot_be_made(machine: Machine, refuse: Refuse) -> None:
     assert f"{dev}/nvidia-uvm is missing, and can't be made: the file system is read-only" in text
 
 
+@pytest.mark.parametrize("like", ["nvidia0", "nvidiactl"])
+def test_a_node_with_the_numbers_of_another(machine: Machine, refuse: Refuse, like: str) -> None:
+    """It would give the container another GPU than the one that it asked for."""
+    node = machine.host.dev_root / machine.node(1)
+    number = os.stat(node).st_rdev
+    node.unlink()
+    os.mknod(node, 0o20666, os.stat(machine.host.dev_root / like).st_rdev)
+    text = refuse("1")
+    assert f"{node} has the numbers" in text
+    assert f"({os.major(number)}:{os.minor(number)})" in text
+    node.unlink()
+    with pytest.raises(AssertionError, match=r": 0\b"):
+        refuse("1")
+
+
 def test_a_library_that_vanished(machine: Machine, refuse: Refuse) -> None:
     for stem, capability in (("libcuda", "compute"), ("libnvidia-ml", "utility")):
         hidden = list(machine.host.library_directory.glob(f"{stem}.so*"))

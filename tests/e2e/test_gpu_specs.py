@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.harness import Bundle, Runtime
 from tests.harness.machine import Machine
-from tests.harness.seen import CONTROL, NODES, devices, probe
+from tests.harness.seen import CONTROL, NODES, devices, outcomes, probe
 
 pytestmark = pytest.mark.e2e
 
@@ -118,3 +120,37 @@ def test_a_privileged_container(dgx: Machine, gpushim: Runtime, make_bundle: Mak
     assert len(paths) == len(set(paths))
     line = next(line for line in dgx.log_lines() if line.get("id") == bundle.id)
     assert any("privileged" in warning for warning in line["warnings"])
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_a_volume_over_the_loader_cache(
+    gpushim: Runtime, make_bundle: MakeBundle, tmp_path: Path, readonly: bool
+) -> None:
+    """The loader reads the volume's, so the image's is of no use; the volume stays as it is."""
+    volume = tmp_path / "etc"
+    volume.mkdir()
+    bundle = make_bundle(
+        "debian",
+        probe(["dlopen", "libcuda.so.1"]),
+        env=["NVIDIA_VISIBLE_DEVICES=0"],
+        readonly=readonly,
+        mounts=[
+            {"destination": "/etc", "type": "bind", "source": str(volume), "options": ["bind"]}
+        ],
+    )
+    seen = gpushim.run(bundle).check().stdout
+    assert outcomes(seen)["libcuda.so.1"] == "/usr/local/nvidia/lib64/libcuda.so.1"
+    assert os.listdir(volume) == []
+
+
+def test_a_tmpfs_over_the_loader_cache(gpushim: Runtime, make_bundle: MakeBundle) -> None:
+    tmpfs = {"destination": "/etc", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid"]}
+    bundle = make_bundle(
+        "debian",
+        probe(["dlopen", "libcuda.so.1"]),
+        env=["NVIDIA_VISIBLE_DEVICES=0"],
+        mounts=[tmpfs],
+    )
+    for _ in range(2):
+        seen = gpushim.run(bundle).check().stdout
+        assert outcomes(seen)["libcuda.so.1"] == "/usr/local/nvidia/lib64/libcuda.so.1"

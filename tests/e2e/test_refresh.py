@@ -195,6 +195,19 @@ def test_libraries_that_do_not_fit_the_module_are_named_with_it(
     assert here.obtain().inventory.driver_version == "570.86.15"
 
 
+def test_a_library_that_is_being_written_is_looked_at_again(
+    machine: Callable[..., Machine],
+) -> None:
+    """An installer may write into a file that is there, which no directory's time tells."""
+    here = machine()
+    library = here.host.library_directory / f"libcuda.so.{here.host.description.driver}"
+    content = library.read_bytes()
+    library.write_bytes(content[:100])
+    assert "libcuda.so.1" not in here.obtain().inventory.trees[KEY].libraries
+    library.write_bytes(content)
+    assert "libcuda.so.1" in here.obtain().inventory.trees[KEY].libraries
+
+
 def test_another_vm_with_other_uuids(machine: Callable[..., Machine]) -> None:
     """B52: the machine that wakes up elsewhere has other GPUs at the same places."""
     here = machine()

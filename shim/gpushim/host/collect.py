@@ -76,6 +76,7 @@ def collect(
     mount = next((path for path in _MOUNT_PROGRAMS if helpers.is_program(path)), "")
     cache = root.rstrip("/") + "/etc/ld.so.cache"
     paths = [*watched, places.params, *([mount] if mount else []), cache, *files.paths]
+    paths += files.unfit
     early = fingerprint.take(proc, paths, files.directories)
 
     trees: dict[str, DriverTree] = {}

@@ -70,10 +70,20 @@ class DriverFiles:
 
     firmware and shared: what has a fixed path in the container, as ExtraMounts; links: names that
     programs use besides, each with the soname that it leads to; directories: those on the host
-    that were searched, so that a change in them is noticed.
+    that were searched, so that a change in them is noticed; unfit: files with a library's name that
+    are none, or not yet: a driver's installer may be writing them.
     """
 
-    __slots__ = ("binaries", "directories", "firmware", "libraries", "links", "shared", "version")
+    __slots__ = (
+        "binaries",
+        "directories",
+        "firmware",
+        "libraries",
+        "links",
+        "shared",
+        "unfit",
+        "version",
+    )
 
     def __init__(self, version: str) -> None:
         self.version = version
@@ -83,6 +93,7 @@ class DriverFiles:
         self.shared: list[ExtraMount] = []
         self.links: dict[str, str] = {}
         self.directories: list[str] = []
+        self.unfit: list[str] = []
 
     @property
     def extra_mounts(self) -> list[ExtraMount]:
@@ -124,6 +135,7 @@ def find(driver_root: str, driver_version: str, machine: str = "") -> DriverFile
         finder.find_shared(files)
         finder.find_firmware(files)
         files.directories = sorted(finder.searched)
+        files.unfit = sorted(finder.unfit)
     return files
 
 
@@ -165,6 +177,7 @@ class _Finder:
         self.version = version
         self.machine = machine
         self.searched: set[str] = set()
+        self.unfit: set[str] = set()
 
     def resolve(self, path: str) -> str | None:
         """`path` without links, relative to the root; None if links make no sense."""
@@ -242,6 +255,7 @@ class _Finder:
         try:
             elf = read_elf(path)
         except (ElfError, OSError):
+            self.unfit.add(path)
             return None
         if _MACHINES.get(self.machine, {}).get(elf.bits) != elf.machine:
             return None

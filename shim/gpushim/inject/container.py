@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 # Where the driver tree goes. CUDA images have the first in PATH and LD_LIBRARY_PATH; the others
 # are for containers in which a user's own mount lies there.
 TREE_PLACES = ("/usr/local/nvidia", "/opt/gpushim/nvidia", "/gpushim/nvidia")
+# Of all GPUs' nodes, whatever the driver's version (Linux, Documentation/admin-guide/devices.txt).
+_GPU_MAJOR = 195
 # How the variables begin that mean something to gpushim. A container may have thousands of others.
 VARIABLES = ("NVIDIA_", "CUDA_", "LD_LIBRARY_PATH=")
 
@@ -23,11 +25,13 @@ class Container:
     root: absolute path of its root file system; readonly: root.readonly; environment: those
     entries of process.env that begin with one of VARIABLES; mounts: destination -> type;
     user_namespace: whether it has one of its own; privileged: whether it may use every device;
-    hooks: base names of its hooks' programs.
+    hooks: base names of its hooks' programs; every_gpu: whether its own device rules allow all
+    GPUs.
     """
 
     __slots__ = (
         "environment",
+        "every_gpu",
         "hooks",
         "mounts",
         "privileged",
@@ -45,6 +49,7 @@ class Container:
         user_namespace: bool,
         privileged: bool,
         hooks: list[str],
+        every_gpu: bool = False,
     ) -> None:
         self.root = root
         self.readonly = readonly
@@ -53,6 +58,7 @@ class Container:
         self.user_namespace = user_namespace
         self.privileged = privileged
         self.hooks = hooks
+        self.every_gpu = every_gpu
 
     @property
     def mounts_proc(self) -> bool:
@@ -67,6 +73,14 @@ class Container:
             ):
                 return place
         return TREE_PLACES[-1]
+
+    def mounted_over(self, path: str) -> str:
+        """The type of the mount of the user's that `path` lies in or is; "" if there is none."""
+        while path not in ("", "/"):
+            if path in self.mounts:
+                return self.mounts[path]
+            path = path.rpartition("/")[0]
+        return ""
 
     def covered(self, path: str) -> bool:
         """Whether `path` lies in a directory (or is a file) that a bind mount of the user's shows.
@@ -99,7 +113,8 @@ def describe(bundle: Bundle) -> Container:
         ],
         mounts=mounts,
         user_namespace=_has_user_namespace(bundle),
-        privileged=_allows_every_device(bundle),
+        privileged=_allows_all(bundle, (None, "", "a"), (None, -1)),
+        every_gpu=_allows_all(bundle, (None, "", "a", "c"), (None, -1, _GPU_MAJOR)),
         hooks=[
             str(hook.get("path")).rpartition("/")[2]
             for stage in HOOK_STAGES
@@ -119,12 +134,12 @@ def _has_user_namespace(bundle: Bundle) -> bool:
     )
 
 
-def _allows_every_device(bundle: Bundle) -> bool:
-    """Whether the last device rule that speaks of all devices allows them (`--privileged`)."""
+def _allows_all(bundle: Bundle, types: tuple[object, ...], majors: tuple[object, ...]) -> bool:
+    """Whether the last rule for all devices of these types and majors allows them."""
     allowed = False
     for rule in bundle.items("linux", "resources", "devices"):
-        if not isinstance(rule, dict) or rule.get("type") not in (None, "", "a"):
+        if not isinstance(rule, dict) or rule.get("type") not in types:
             continue
-        if rule.get("major") in (None, -1) and rule.get("minor") in (None, -1):
+        if rule.get("major") in majors and rule.get("minor") in (None, -1):
             allowed = rule.get("allow") is True and "w" in str(rule.get("access") or "rwm")
     return allowed

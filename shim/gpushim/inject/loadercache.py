@@ -83,17 +83,27 @@ class Target:
 
 
 def make_visible(
-    root: RootFs, target: Target, may_write: bool, is_host_root: bool, places: Places
+    root: RootFs,
+    target: Target,
+    may_write: bool,
+    is_host_root: bool,
+    places: Places,
+    mounted_over: str = "",
 ) -> LoaderCacheResult:
     """Make the target's libraries visible to the loader of the image in `root`.
 
     may_write: the root is the container's own and neither the spec nor the configuration makes
-    it read-only. Nothing that an image holds makes this fail: what can't be used leads to the
+    it read-only; mounted_over: the type of a mount of the user's that hides the image's cache, ""
+    if none does. Nothing that an image holds makes this fail: what can't be used leads to the
     next way, with a warning or a note.
     """
     result = LoaderCacheResult()
     if is_host_root:
         _use_library_path(result, target, "the container's root is the host's own root file system")
+        return result
+    if mounted_over not in ("", "tmpfs"):
+        # The loader reads the user's cache, which is no image's and stays as it is.
+        _use_library_path(result, target, f"a volume is mounted over {CACHE}")
         return result
     try:
         musl = musl_reason(root, target.machine)
@@ -112,9 +122,9 @@ def make_visible(
     except ValueError as error:  # a LoaderCacheError, of a module that is seldom loaded
         _use_library_path(result, target, f"{CACHE} of the image can't be used: {error}")
         return result
-    if may_write and _write_into_root(root, target, cache, merged, result):
+    if may_write and not mounted_over and _write_into_root(root, target, cache, merged, result):
         return result
-    if cache != merged:
+    if mounted_over or cache != merged:
         _mount_over(root, target, cache, kept, result)
     return result
 

@@ -12,6 +12,7 @@ import binascii
 import posix
 
 from gpushim.errors import GpushimError, why
+from gpushim.oci.edits import HOOK_STAGES
 from gpushim.oci.files import read_small, real_path, write_whole
 from gpushim.oci.jsonpatch import Members, read
 from gpushim.oci.jsontext import dumps, loads
@@ -27,6 +28,14 @@ FORMAT = 1
 MAX_SIZE = 64 << 20
 # The objects of a spec in which members may change, so that each part of a large one is read once.
 _DEEPER: Shape = {"process": {"user": {}}, "linux": {"resources": {}}, "hooks": {}}
+# The members that decide what a container gets, as the specification spells them.
+_SPELT: Shape = {
+    "process": {"env": {}, "user": {"additionalGids": {}}},
+    "root": {"path": {}, "readonly": {}},
+    "mounts": {},
+    "linux": {"namespaces": {}, "devices": {}, "resources": {"devices": {}}},
+    "hooks": {stage: {} for stage in HOOK_STAGES},
+}
 
 
 class UnreadableSpec(GpushimError):
@@ -103,7 +112,30 @@ def load(directory: str, config_name: str) -> Bundle:
     except ValueError as error:
         raise UnreadableSpec(config_path, str(error), bundle.text) from None
     bundle.spec = bundle.members.plain()
+    odd = _misspelt(bundle.spec, _SPELT)
+    if odd:
+        raise UnreadableSpec(
+            config_path, f"{odd} counts for some readers of JSON and not for others", bundle.text
+        )
     return bundle
+
+
+def _misspelt(section: Any, shape: Shape) -> str:
+    """A member that is named like one of `shape` but for upper and lower case; "" if none is.
+
+    Go, and so runc, takes the one for the other; crun does not.
+    """
+    if not isinstance(section, dict):
+        return ""
+    folded = {name.casefold() for name in shape}
+    for name in section:
+        if name not in shape and name.casefold() in folded:
+            return str(name)
+    for name, inner in shape.items():
+        odd = _misspelt(section.get(name), inner) if inner else ""
+        if odd:
+            return f"{name}.{odd}"
+    return ""
 
 
 def store(bundle: Bundle, text: str, note: dict[str, Any]) -> str:

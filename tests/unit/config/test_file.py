@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,10 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 def test_what_can_not_be_read(tmp_path: Path) -> None:
     with pytest.raises(GpushimError, match="it is a folder"):
         config_file.read(str(tmp_path))
+    fifo = tmp_path / "fifo.toml"
+    os.mkfifo(fifo)
+    with pytest.raises(GpushimError, match="not a regular file"):
+        config_file.read(str(fifo))
     large = tmp_path / "large.toml"
     large.write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(GpushimError, match="larger than 1 MiB"):

@@ -109,6 +109,24 @@ def test_privileged(tmp_path: Path, rules: Any, privileged: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rules", "every_gpu"),
+    [
+        ([ALLOW], True),
+        ([DENY, {"allow": True, "type": "c", "access": "rwm"}], True),
+        ([DENY, {"allow": True, "type": "c", "major": 195, "minor": -1, "access": "rw"}], True),
+        ([{"allow": True, "type": "c", "major": 195}, DENY], False),
+        ([{"allow": True, "type": "c", "major": 195, "minor": 3, "access": "rw"}], False),
+        ([{"allow": True, "type": "c", "access": "m"}], False),
+        ([{"allow": True, "type": "b", "access": "rwm"}], False),
+        ([{"allow": True, "type": "c", "major": 136, "access": "rwm"}], False),
+    ],
+)
+def test_rules_that_allow_every_gpu(tmp_path: Path, rules: Any, every_gpu: bool) -> None:
+    spec = {"linux": {"resources": {"devices": rules}}}
+    assert container(tmp_path, spec).every_gpu == every_gpu
+
+
+@pytest.mark.parametrize(
     ("spec", "path"),
     [
         ({}, "rootfs"),

@@ -151,6 +151,34 @@ def test_a_spec_that_is_broken(clean: Machine, state: Path, log: Path) -> None:
     assert "process is there twice" in message(log)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [('"process"', '"Process"'), ('"env"', '"ENV"'), ('"process"', '"proce\u017f\u017f"')],
+)
+def test_a_spec_that_only_some_readers_understand(
+    clean: Machine, state: Path, log: Path, before: str, after: str
+) -> None:
+    """For runc a member's name may be in upper case, so the request counts for it."""
+    bundle = clean.bundle("NVIDIA_VISIBLE_DEVICES=0")
+    config = bundle / "config.json"
+    config.write_text(config.read_text().replace(before, after))
+    done = clean.call(*options(state, log), "create", "--bundle", bundle, "c1")
+    assert (done.returncode, clean.reached()) == (1, None)
+    assert "counts for some readers of JSON" in message(log)
+    config.write_text(config.read_text().replace("NVIDIA_VISIBLE_DEVICES", "OTHER"))
+    assert clean.call("--root", state, "create", "--bundle", bundle, "c1").returncode == 0
+
+
+def test_a_spec_that_is_too_large(clean: Machine, state: Path, log: Path) -> None:
+    """What gpushim does not read may still ask for a GPU."""
+    bundle = clean.bundle("NVIDIA_VISIBLE_DEVICES=0")
+    config = bundle / "config.json"
+    config.write_text(config.read_text() + " " * (64 << 20))
+    done = clean.call(*options(state, log), "create", "--bundle", bundle, "c1")
+    assert (done.returncode, clean.reached()) == (1, None)
+    assert "larger than 64 MiB" in message(log)
+
+
 def test_a_spec_that_is_broken_and_asks_for_nothing(clean: Machine, state: Path, log: Path) -> None:
     """A word that only looks like a request made the launcher ask: it is not gpushim's to judge."""
     bundle = clean.bundle()

@@ -128,12 +128,39 @@ def test_containers_without_a_request_need_no_python(
     for words in (["create", "-b", str(tmp_path), "c1"], ["exec", "c1", "sh"], ["state", "c1"]):
         assert launcher.call(*words).returncode == 0
         assert launcher.reached()
-    (tmp_path / "config.json").write_text(TRIGGER)
     log = tmp_path / "log"
-    done = launcher.call("--log", log, "--log-format=json", "create", "-b", tmp_path, "c1")
-    assert (done.returncode, launcher.reached()) == (1, None)
-    assert "asks for GPUs" in done.stderr
+    for spec in (TRIGGER.replace("=", "\\u003d"), TRIGGER):
+        launcher.forget()
+        log.unlink(missing_ok=True)
+        (tmp_path / "config.json").write_text(spec)
+        done = launcher.call("--log", log, "--log-format=json", "create", "-b", tmp_path, "c1")
+        assert (done.returncode, launcher.reached()) == (1, None)
+        assert "asks for GPUs" in done.stderr
     _check_log(log, "json", "gpushimctl install")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        b"",
+        b"\0" * 400,
+        b"low_level='/usr/bin/ru",
+        b"low_level='crun'\nlow_level_family='crun'\n",
+        b"low_level=''\nother_low_level=''\nlow_level_family=''\n",
+        b"$(exit 3)\n`(\n<<<\n((\n",
+        b"\xff\xfe)('\"" * 99,
+    ],
+)
+def test_damaged_settings_stop_nothing(launcher: Launcher, settings: bytes) -> None:
+    """What was written into the launcher itself holds then, if they can't be written anew."""
+    launcher.template = launcher.template.replace("@REFRESH_PYTHON@", "/bin/false")
+    launcher.install()
+    path = launcher.directory / "var/lib/gpushim/launcher.conf"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(settings)
+    done = launcher.call("state", "c1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert launcher.reached()
 
 
 def test_a_missing_spec_is_the_low_level_runtimes_to_tell(

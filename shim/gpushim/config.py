@@ -64,9 +64,12 @@ _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def seconds(text: str) -> float:
-    """A duration in seconds: a number and ms, s, m or h ("1.5s"). ValueError for anything else."""
+    """A duration in seconds: a number and ms, s, m or h ("1.5s", "1.5 s").
+
+    ValueError for anything else.
+    """
     for unit, factor in _SECONDS:
-        number = text[: -len(unit)]
+        number = text[: -len(unit)].rstrip(" ")
         digits = number.replace(".", "", 1)
         # isdecimal alone would let digits of other scripts pass.
         if text.endswith(unit) and digits.isdecimal() and digits.isascii() and number[-1] != ".":

@@ -24,7 +24,7 @@ _KINDS: dict[str, dict[str, Any]] = {
     FLAG: {"type": "boolean"},
     TEXT: {"type": "string"},
     PATH: _PATH,
-    DURATION: {"type": "string", "pattern": "^[0-9]*\\.?[0-9]+(ms|s|m|h)$"},
+    DURATION: {"type": "string", "pattern": "^[0-9]*\\.?[0-9]+ *(ms|s|m|h)$"},
     SIZE: {"type": "string", "pattern": "^0*[1-9][0-9]* *([kKmMgGtT]([iI]?[bB])?|[bB])?$"},
     TEXTS: {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
     PATHS: {"type": "array", "items": _PATH, "uniqueItems": True},

@@ -37,6 +37,9 @@ def main() -> int:
         left = stage.close()
         report.title("Afterwards")
         report.expect("all that was started has ended, all that was made is gone", not left)
+        report.say(
+            "(Kept for the next time: .venv and the test images; `make clean` removes both.)"
+        )
         report.show("\n".join(left))
     return report.verdict()
 
@@ -47,7 +50,11 @@ def _end(number: int, frame: object) -> NoReturn:
 
 def _show(stage: Stage, report: Report, began: float) -> None:
     report.title("gpushim demo")
-    report.say("Setting up. The first time, an image is built, which takes a minute or so.")
+    report.say(
+        "Setting up in /var/tmp, and nowhere else: a fake NVIDIA host if this machine has no GPU, "
+        "a dockerd of its own with a Debian image, and a private installation of gpushim. The "
+        "first time, the image is built, which takes a minute or so."
+    )
     stage.find_machine()
     stage.start_engine()
     engine = stage.engine

@@ -350,6 +350,23 @@ def test_a_newer_record_is_refused(root: Root) -> None:
     assert "damaged" in root.ctl("uninstall").stderr
 
 
+def test_what_to_do_without_the_virtual_environment(root: Root, tmp_path: Path) -> None:
+    """gpushimctl has gone with it, so the way back begins with a new one."""
+    root.well("install")
+    launcher = Path(root.places.launcher)
+    text = launcher.read_text().replace(
+        f"_refresh_python='{sys.executable}'", "_refresh_python='/v e/bin/python3'"
+    )
+    launcher.write_text(text.replace("_code='", "_code='/gone"))
+    (tmp_path / "config.json").write_text('{"process": {"env": ["NVIDIA_VISIBLE_DEVICES=0"]}}')
+    done = subprocess.run(
+        [launcher, "create", "--bundle", tmp_path, "x"], capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "virtual environment (/v e) is gone, make it anew" in done.stderr
+    assert "run /v e/bin/gpushimctl install." in done.stderr
+
+
 def test_bytecode_is_compiled_for_the_create_path(tmp_path: Path) -> None:
     python = interpreters.for_create()
     source = Path(interpreters.code_directory(), "gpushim")

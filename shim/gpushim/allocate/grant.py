@@ -73,7 +73,7 @@ def _find(name: str, request: Request, gpus: Sequence[Gpu]) -> Gpu:
     if not matching:
         raise Unavailable(
             f"{_asked(request)}, but there is no GPU '{brief(name)}' here: {_table(gpus)}.",
-            "Ask for one of these by index or UUID.",
+            _how_to_ask(name),
         )
     gpu = matching[0]
     if gpu.health != HEALTHY or not gpu.uuid:
@@ -83,6 +83,20 @@ def _find(name: str, request: Request, gpus: Sequence[Gpu]) -> Gpu:
             f"The GPUs here: {_table(gpus)}. See 'nvidia-smi' and the kernel's log.",
         )
     return gpu
+
+
+def _how_to_ask(name: str) -> str:
+    """What to do about a name that is none, by the form that it has."""
+    if name != name.lower() and name.lower() in (ALL, "none", "void"):
+        return f"Write {name.lower()} in lower case."
+    first, dash, last = name.partition("-")
+    if dash and all(part.isascii() and part.isdigit() for part in (first, last)):
+        return "Ranges are not known: write each index, as in 0,1,2,3."
+    if name.startswith("MIG-") or ":" in name:
+        return "MIG devices can't be asked for in this version: ask for a GPU by index or UUID."
+    if "=" in name or "/" in name:
+        return "CDI names and paths can't be asked for in this version: ask by index or UUID."
+    return "Ask for one of these by index or UUID."
 
 
 def _matching(name: str, gpus: Sequence[Gpu]) -> list[Gpu]:

@@ -71,7 +71,7 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[int, str]]) -> tuple[s
             f"{CUDA_VISIBLE_DEVICES}={brief(value)} counts as the host does; in the container it "
             f"was changed to {translated}."
         )
-    inside = f"0 to {len(gpus) - 1}" if gpus else "none"
+    inside = "none" if not gpus else "0" if len(gpus) == 1 else f"0 to {len(gpus) - 1}"
     return None, (
         f"{CUDA_VISIBLE_DEVICES}={brief(value)} leaves CUDA without a device: the container's GPUs "
         f"are numbered {inside}, and its UUIDs are {', '.join(uuid for _, uuid in gpus) or 'none'}."

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from gpushim.admin import docker_step
-from gpushim.admin.installation import DockerPart
-from gpushim.engines import dockerd
+from gpushim.admin.installation import DockerPart, Installation
+from gpushim.engines import dockerapi, dockerd
 from gpushim.engines.docker import Former
+from gpushim.errors import GpushimError
 from gpushim.places import Places
 
 Capture = pytest.CaptureFixture[str]
@@ -76,3 +79,135 @@ def test_another_installation_that_has_gone_does_not_come_back(tmp_path: Path, t
     restored = {"runtimes": {"gpushim": {"path": other}}, "default-runtime": "gpushim"}
     assert after == (restored if there else {"runtimes": {}})
     assert part.former.entry == {"path": other}
+
+
+class Asked(dockerd.Daemon):
+    """A dockerd that goes by what a test says, one answer a reload."""
+
+    def __init__(self, *answers: dockerapi.Runtimes | None, flags: tuple[str, ...] = ()) -> None:
+        super().__init__(77, list(flags))
+        self.answers = list(answers)
+        self.reloads = 0
+
+    def reload(self) -> None:
+        self.reloads += 1
+        if len(self.answers) > 1:
+            del self.answers[0]
+
+
+LAUNCHER = "/l/gpushim"
+KNOWS = dockerapi.Runtimes({"runc": "runc", "gpushim": LAUNCHER}, "runc")
+OTHER = dockerapi.Runtimes({"runc": "runc"}, "runc")
+
+
+class Step:
+    """install's and uninstall's work on one daemon.json and one dockerd."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch, daemon: Asked) -> None:
+        self.file = path / "daemon.json"
+        self.file.write_text("{}")
+        self.where = docker_step.Target(str(self.file), "/run/x.pid")
+        self.record = Installation("1", "/p", "/p", "/c")
+        monkeypatch.setattr(docker_step, "daemons", lambda where: [daemon])
+        monkeypatch.setattr(dockerapi, "now", lambda daemon, settings: daemon.answers[0])
+        monkeypatch.setattr(dockerapi, "wait_until", self.wait)
+
+    @staticmethod
+    def wait(
+        daemon: Asked, settings: dict[str, object], holds: Callable[[dockerapi.Runtimes], bool]
+    ) -> bool | None:
+        return None if daemon.answers[0] is None else holds(daemon.answers[0])
+
+    def register(self) -> None:
+        plan = docker_step.plan_register(self.where, LAUNCHER, False, self.record)
+        docker_step.register(self.where, plan, LAUNCHER, self.record)
+
+    def unregister(self) -> bool:
+        (part,) = self.record.docker
+        plan = docker_step.plan_unregister(part, LAUNCHER)
+        return docker_step.unregister(part, plan, LAUNCHER)
+
+
+def test_a_dockerd_that_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    daemon = Asked(OTHER, KNOWS, OTHER)
+    step = Step(tmp_path, monkeypatch, daemon)
+    step.register()
+    assert "has read it" in capsys.readouterr().out
+    step.register()
+    assert "already" in capsys.readouterr().out
+    assert daemon.reloads == 1
+    assert step.unregister()
+    assert "has read it" in capsys.readouterr().out
+    assert json.loads(step.file.read_text()) == {}
+
+
+def test_a_dockerd_that_was_never_told_is_told_by_the_next_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = Asked(OTHER, KNOWS)
+    step = Step(tmp_path, monkeypatch, daemon)
+    step.file.write_text(json.dumps({"runtimes": {"gpushim": {"path": LAUNCHER}}}))
+    step.register()
+    assert daemon.reloads == 1
+
+
+def test_a_dockerd_that_refuses_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """A restart would be the worst advice."""
+    step = Step(tmp_path, monkeypatch, Asked(OTHER))
+    with pytest.raises(GpushimError, match="refused") as caught:
+        step.register()
+    assert "restart" not in str(caught.value)
+    assert step.record.docker
+    assert step.unregister()
+    assert "has read it" not in capsys.readouterr().out
+
+
+def test_a_dockerd_that_does_not_forget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    step = Step(tmp_path, monkeypatch, Asked(OTHER, KNOWS))
+    step.register()
+    assert not step.unregister()
+    told = capsys.readouterr()
+    assert f"refused {step.file}" in told.err
+    assert "restart" not in told.err
+
+
+def test_a_dockerd_that_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    step = Step(tmp_path, monkeypatch, Asked(None))
+    step.register()
+    assert step.unregister()
+    assert capsys.readouterr().out.count("`docker info` shows") == 2
+
+
+def test_a_runtime_that_is_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    daemon = Asked(KNOWS, flags=("--add-runtime", f"gpushim={LAUNCHER}"))
+    step = Step(tmp_path, monkeypatch, daemon)
+    step.register()
+    assert step.file.read_text() == "{}"
+    assert "on its command line" in capsys.readouterr().out
+    assert step.unregister()
+    assert f"--add-runtime gpushim={LAUNCHER}" in capsys.readouterr().err
+    assert daemon.reloads == 0
+    daemon.arguments = ["--add-runtime", "x=/y"]
+    with pytest.raises(GpushimError, match="--no-docker"):
+        step.register()
+
+
+def test_a_file_that_dockerd_finds_wrong_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step(tmp_path, monkeypatch, Asked(OTHER))
+    monkeypatch.setattr(dockerd, "complaint", lambda program, content, path: f"{path}: no key x")
+    monkeypatch.setattr(shutil, "which", lambda name, path: "/usr/sbin/dockerd")
+    with pytest.raises(GpushimError, match="no key x"):
+        step.register()
+    assert step.file.read_text() == "{}"

@@ -78,6 +78,26 @@ def test_what_is_not_there(name: str) -> None:
     assert "UUID unknown" in said
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("0-3", "0,1,2,3"),
+        ("ALL", "all in lower case"),
+        ("None", "none in lower case"),
+        ("MIG-" + A[4:], "MIG devices"),
+        ("0:1", "MIG devices"),
+        ("nvidia.com/gpu=0", "CDI names"),
+        ("9", "by index or UUID"),
+        ("-1", "Ask for one of these"),
+        ("٣-٤", "Ask for one of these"),
+    ],
+)
+def test_the_hint_fits_what_was_meant(name: str, hint: str) -> None:
+    with pytest.raises(Unavailable) as caught:
+        grant_named(request(name), machine())
+    assert hint in caught.value.hint
+
+
 def test_a_name_that_is_two_gpus() -> None:
     """B43: only a unique prefix is a name."""
     for name in ("GPU-7af7a99b", "GPU-7AF7"):

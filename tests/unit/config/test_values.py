@@ -97,6 +97,7 @@ def test_json_and_back() -> None:
     [
         ("0s", 0.0),
         ("10s", 10.0),
+        ("10 s", 10.0),
         ("1.5s", 1.5),
         (".5s", 0.5),
         ("500ms", 0.5),
@@ -109,7 +110,7 @@ def test_durations(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "s", "10", "10 s", "-1s", "1e5s", "5.s", "1..5s", "10s\n", "٣s"]
+    "text", ["", "s", "10", " s", "10 s ", "-1s", "1e5s", "5.s", "1..5s", "10s\n", "٣s"]
 )
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="duration"):

@@ -15,7 +15,7 @@ from gpushim.allocate.grant import Grant, Unavailable, grant_named
 from gpushim.errors import GpushimError, why
 from gpushim.host.devicenodes import node_facts, uvm_warning
 from gpushim.host.model import capability_key
-from gpushim.inject.container import describe
+from gpushim.inject.container import describe, find_obstacles
 from gpushim.inject.environment import container_environment
 from gpushim.inject.gpus import (
     device_edits,
@@ -220,10 +220,11 @@ def _edits(
     tree = inventory.trees[capability_key(grant.capabilities)]
     sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
     has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
-    place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
     params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
-    target = Target(tree, place, posix.uname().machine)
     with RootFs(container.root) as root:
+        container.obstacles = find_obstacles(root)
+        place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
+        target = Target(tree, place, posix.uname().machine)
         may_write = (
             config.text("inject.rootfs-write") == "private"
             and not container.readonly

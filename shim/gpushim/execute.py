@@ -10,13 +10,14 @@ from __future__ import annotations
 import posix
 
 from gpushim import records
-from gpushim.errors import GpushimError, why
+from gpushim.errors import why
 from gpushim.inject.environment import container_environment
 from gpushim.oci.apply import environment
 from gpushim.oci.edits import Edits
 from gpushim.oci.files import read_small, real_path, write_whole
 from gpushim.oci.invocation import state_root
 from gpushim.oci.jsonpatch import patch, read
+from gpushim.oci.jsontext import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +47,11 @@ def execute(call: Call) -> None:
         data = changed.encode("utf-8", "surrogateescape")
         write_whole(real_path(path), data, 0o600, (status.st_uid, status.st_gid))
     except OSError as error:
-        raise GpushimError(f"{path} cannot be rewritten: {why(error)}.") from None
+        # The container has its GPUs; without the variables a process lacks less than if it did not
+        # start at all.
+        call.log.fields["id"] = call.invocation.container_id
+        call.log.warn(f"The process has not got the GPUs' variables: {path}: {why(error)}.")
+        call.log.write("warning", "exec", dumps)
 
 
 def _record(call: Call) -> Record | None:

@@ -188,6 +188,21 @@ def test_a_process_file_that_is_none(process: Process, runc: Runtime, text: str)
     assert process.path.read_text() == text
 
 
+def test_a_process_file_that_cannot_be_replaced(dgx: Machine, process: Process) -> None:
+    """The process starts without the variables, as it does where Python is gone; the log says so."""
+    content = {**process.bundle.config["process"], "args": probe(["env"]), "env": ["A=b"]}
+    full = process.runtime.directory / "full"
+    full.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "none", full], check=True)
+    try:
+        process.path = full / "process.json"
+        seen = process.exec(json.dumps(content)[:4000])
+    finally:
+        subprocess.run(["umount", full], check=True)
+    assert "A=b\n" in seen
+    assert "has not got the GPUs' variables" in dgx.log_lines()[-1]["warnings"][-1]
+
+
 def test_a_process_file_on_standard_input(process: Process) -> None:
     """It can't be replaced for the low-level runtime, and nothing else of that name may be."""
     content = {**process.bundle.config["process"], "args": probe(["env"]), "env": ["A=b"]}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import posix
 
 from gpushim.oci.edits import HOOK_STAGES
+from gpushim.oci.rootentry import RootFsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.oci.bundle import Bundle
+    from gpushim.oci.rootfs import RootFs
 
 # Where the driver tree goes. CUDA images have the first in PATH and LD_LIBRARY_PATH; the others
 # are for containers in which a user's own mount lies there.
 TREE_PLACES = ("/usr/local/nvidia", "/opt/gpushim/nvidia", "/gpushim/nvidia")
+NVIDIA_SMI = "/usr/bin/nvidia-smi"
 # Of all GPUs' nodes, whatever the driver's version (Linux, Documentation/admin-guide/devices.txt).
 _GPU_MAJOR = 195
 # How the variables begin that mean something to gpushim. A container may have thousands of others.
@@ -26,7 +29,7 @@ class Container:
     entries of process.env that begin with one of VARIABLES; mounts: destination -> type;
     user_namespace: whether it has one of its own; privileged: whether it may use every device;
     hooks: base names of its hooks' programs; every_gpu: whether its own device rules allow all
-    GPUs.
+    GPUs; obstacles: see `find_obstacles`.
     """
 
     __slots__ = (
@@ -34,6 +37,7 @@ class Container:
         "every_gpu",
         "hooks",
         "mounts",
+        "obstacles",
         "privileged",
         "readonly",
         "root",
@@ -59,6 +63,7 @@ class Container:
         self.privileged = privileged
         self.hooks = hooks
         self.every_gpu = every_gpu
+        self.obstacles: list[str] = []
 
     @property
     def mounts_proc(self) -> bool:
@@ -67,6 +72,8 @@ class Container:
     def tree_place(self) -> str:
         """Where the driver tree goes: where no mount of the user's is hidden or written to."""
         for place in TREE_PLACES:
+            if place in self.obstacles:
+                continue
             if not self.covered(place) and not any(
                 path.startswith(place) and path[len(place) :][:1] in ("", "/")
                 for path in self.mounts
@@ -122,6 +129,25 @@ def describe(bundle: Bundle) -> Container:
             if isinstance(hook, dict)
         ],
     )
+
+
+def find_obstacles(root: RootFs) -> list[str]:
+    """Where the image has something that nothing of ours can be mounted on.
+
+    That is a file or a link in the place of the driver tree, which is a directory, and a directory
+    in the place of nvidia-smi. What lies behind links is resolved by the low-level runtime.
+    """
+    found = []
+    try:
+        for place in TREE_PLACES:
+            if root.is_directory(place) or not root.exists(place):
+                break
+            found.append(place)
+        if root.is_directory(NVIDIA_SMI):
+            found.append(NVIDIA_SMI)
+    except RootFsError:
+        pass
+    return found
 
 
 def _has_user_namespace(bundle: Bundle) -> bool:

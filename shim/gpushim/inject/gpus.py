@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gpushim.errors import GpushimError
 from gpushim.host.devicenodes import CONTROL_NODES, MODESET_CAPABILITIES, MODESET_NODE, gpu_node
+from gpushim.inject.container import NVIDIA_SMI
 from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
 
 TYPE_CHECKING = False
@@ -19,7 +20,6 @@ VENDOR_HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 
 FILE_OPTIONS = ["ro", "nosuid", "nodev", "bind", "rprivate"]
 SOCKET_OPTIONS = ["nosuid", "nodev", "noexec", "bind", "rprivate"]
-NVIDIA_SMI = "/usr/bin/nvidia-smi"
 
 # What a capability is nothing without.
 ESSENTIAL_LIBRARIES = {"compute": "libcuda.so.1", "utility": "libnvidia-ml.so.1"}
@@ -91,7 +91,8 @@ def driver_edits(
     place = container.tree_place()
     edits.mounts.append(Mount(tree.path, place, FILE_OPTIONS))
     wants_nvidia_smi = has_nvidia_smi and "utility" in grant.capabilities
-    if wants_nvidia_smi and not container.covered(NVIDIA_SMI):
+    is_free = NVIDIA_SMI not in container.obstacles and not container.covered(NVIDIA_SMI)
+    if wants_nvidia_smi and is_free:
         edits.mounts.append(Mount(tree.path + "/bin/nvidia-smi", NVIDIA_SMI, FILE_OPTIONS))
     for extra in inventory.extra_mounts:
         wanted = any(capability in grant.capabilities for capability in extra.capabilities)

@@ -14,6 +14,7 @@ names begin with `_write` is pure. The ways, the best first:
 from __future__ import annotations
 
 import posix
+import time
 
 from gpushim.inject.container import TREE_PLACES
 from gpushim.oci.edits import Mount
@@ -36,6 +37,8 @@ MOUNT_OPTIONS = ("ro", "nosuid", "nodev", "bind", "rprivate")
 _INCLUDE = b"include /etc/ld.so.conf.d/*.conf\n"
 _LARGEST_CACHE = 8 << 20
 _LARGEST_CONF = 1 << 20
+_MOST_KEPT = 64
+_LONG_AGO = 3600.0
 _LOADERS = {
     "x86_64": "/lib64/ld-linux-x86-64.so.2",
     "aarch64": "/lib/ld-linux-aarch64.so.1",
@@ -263,9 +266,28 @@ def _read_kept(path: str) -> bytes | None:
 
 def _keep(path: str, merged: bytes) -> str:
     """Keeps a merged cache; its path, or "" if that failed, which only a mount has to know."""
+    directory = path.rpartition("/")[0]
     try:
-        make_directories(path.rpartition("/")[0])
+        make_directories(directory)
+        _make_room(directory)
         write_whole(path, merged, 0o644)
     except OSError:
         return ""
     return path
+
+
+def _make_room(directory: str) -> None:
+    """Drops merged caches that no create took for an hour, once there are many images' ones.
+
+    A container that has one mounted keeps it: what is mounted outlives its name.
+    """
+    names = posix.listdir(directory)
+    if len(names) < _MOST_KEPT:
+        return
+    for name in names:
+        path = f"{directory}/{name}"
+        try:
+            if time.time() - posix.stat(path).st_mtime > _LONG_AGO:
+                posix.unlink(path)
+        except FileNotFoundError:
+            pass  # another create was faster

@@ -138,6 +138,19 @@ def test_a_root_that_is_not_ours_alone_gets_a_mount(
     assert (again, os.listdir(places.loader_caches)) == (mount.host_path, [source.name])
 
 
+def test_old_merged_caches_make_room(apply: Apply, places: Places) -> None:
+    directory = Path(places.loader_caches)
+    directory.mkdir(parents=True)
+    for number in range(80):
+        (directory / str(number)).touch()
+        if number >= 3:
+            os.utime(directory / str(number), (0, 0))
+    apply(may_write=False)
+    kept = {path.name for path in directory.iterdir()}
+    assert len(kept) == 4
+    assert {"0", "1", "2"} < kept
+
+
 def test_a_cache_that_is_merged_already_needs_no_mount(apply: Apply) -> None:
     apply()
     assert is_silent(apply(may_write=False))

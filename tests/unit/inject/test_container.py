@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpushim.inject.container import TREE_PLACES, Container, describe
+from gpushim.inject.container import NVIDIA_SMI, TREE_PLACES, Container, describe, find_obstacles
 from gpushim.oci.bundle import load
+from gpushim.oci.rootfs import RootFs
 
 
 def container(tmp_path: Path, spec: dict[str, Any]) -> Container:
@@ -170,3 +171,38 @@ def test_facts(tmp_path: Path) -> None:
     assert found.readonly
     assert found.user_namespace
     assert found.mounts_proc
+
+
+@pytest.mark.parametrize(
+    ("kinds", "place", "obstacles"),
+    [
+        ({}, 0, []),
+        ({TREE_PLACES[0]: "directory"}, 0, []),
+        ({TREE_PLACES[0]: "file"}, 1, [TREE_PLACES[0]]),
+        ({TREE_PLACES[0]: "link"}, 1, [TREE_PLACES[0]]),
+        ({TREE_PLACES[0]: "file", TREE_PLACES[1]: "file"}, 2, [*TREE_PLACES[:2]]),
+        ({NVIDIA_SMI: "directory"}, 0, [NVIDIA_SMI]),
+        ({NVIDIA_SMI: "file"}, 0, []),
+        ({"/usr": "link"}, 0, []),
+    ],
+)
+def test_what_an_image_has_in_the_way(
+    tmp_path: Path, kinds: dict[str, str], place: int, obstacles: list[str]
+) -> None:
+    """B13: a file or link where the driver tree goes, a directory where nvidia-smi goes."""
+    root = tmp_path / "rootfs"
+    root.mkdir()
+    for path, kind in kinds.items():
+        target = root / path.lstrip("/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if kind == "directory":
+            target.mkdir()
+        elif kind == "file":
+            target.touch()
+        else:
+            target.symlink_to(target.name)
+    found = with_mounts(tmp_path)
+    with RootFs(str(root)) as opened:
+        found.obstacles = find_obstacles(opened)
+    assert found.obstacles == obstacles
+    assert found.tree_place() == TREE_PLACES[place]

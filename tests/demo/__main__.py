@@ -51,9 +51,9 @@ def _end(number: int, frame: object) -> NoReturn:
 def _show(stage: Stage, report: Report, began: float) -> None:
     report.title("gpushim demo")
     report.say(
-        "Setting up in /var/tmp, and nowhere else: a fake NVIDIA host if this machine has no GPU, "
-        "a dockerd of its own with a Debian image, and a private installation of gpushim. The "
-        "first time, the image is built, which takes a minute or so."
+        "Setting up in directories of its own beneath /var/tmp and /run: a fake NVIDIA host if "
+        "this machine has no GPU, a dockerd of its own with a Debian image, and a private "
+        "installation of gpushim. The first time, the image is built, which takes a minute or so."
     )
     stage.find_machine()
     stage.start_engine()

@@ -33,8 +33,14 @@ class Machine:
 
     def ctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-I", "-m", "gpushim.admin.cli", "--root", self.places.root]
+        # Tables are as wide as they need be where nobody says how wide that is.
+        environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
         return subprocess.run(
-            [*command, *arguments], capture_output=True, encoding="utf-8", timeout=120
+            [*command, *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            timeout=120,
+            env=environment,
         )
 
     def json(self, *arguments: str) -> Any:

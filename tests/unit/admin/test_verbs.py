@@ -23,6 +23,11 @@ ID = "3f" * 32
 GONE = {"bundle": "/nonexistent", "config": "/nonexistent/config.json"}
 
 
+@pytest.fixture(autouse=True)
+def any_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 def run(tmp_path: Path, *arguments: str) -> int:
     return cli.main(["--root", str(tmp_path), *arguments])
 

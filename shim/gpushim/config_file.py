@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+import stat
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -33,7 +35,9 @@ def read(path: str) -> Config:
     Raises GpushimError, with the line and column or the key that is wrong and what is allowed.
     """
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_without_blocking) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise GpushimError(f"The configuration {path} is not a regular file.")
             content = file.read(_MAXIMUM_BYTES + 1)
     except FileNotFoundError:
         return configured()
@@ -42,6 +46,11 @@ def read(path: str) -> Config:
     if len(content) > _MAXIMUM_BYTES:
         raise GpushimError(f"The configuration {path} is larger than 1 MiB.")
     return configured(parse(content, path), source=path)
+
+
+def _without_blocking(path: str, flags: int) -> int:
+    """An opener that a FIFO does not hold up: each call of the runtime may wait for this."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def parse(content: bytes, path: str) -> dict[str, bool | str | list[str]]:

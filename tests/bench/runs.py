@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from . import counts, statistics
@@ -16,6 +17,13 @@ _COUNTS: dict[str, Callable[[Rig], Count]] = {
     f"processes of a create, {GPUS} GPUs": counts.processes,
     f"peak memory of a create, {GPUS} GPUs": counts.memory,
 }
+
+
+# Seconds between samples. Whoever moves a process between cgroups takes a lock of the kernel's
+# (cgroup_threadgroup_rwsem) that costs an RCU grace period unless another did so a moment ago.
+# Samples directly behind one another would find it cheap or dear by what ran before them; an
+# engine's calls come alone.
+_APART = 0.05
 
 
 class Run:
@@ -68,6 +76,7 @@ class Run:
         for _, sides in self._series:
             samples: list[dict[str, Sample]] = [{}, {}]
             for which in (first, 1 - first):
+                time.sleep(_APART)
                 samples[which] = sides[which]()
             reap_all()
             found.append((samples[0], samples[1]))

@@ -16,22 +16,19 @@ _config=@CONFIG@
 # The settings hold what the launcher needs of the configuration. They carry the configuration's
 # time stamp, so an edited, replaced or restored file is noticed by the next call. `command` keeps a
 # damaged file from ending the shell, and so every call of the runtime.
-settings() {
-    low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@
-    [ -f "$_settings" ] || return 0
-    # shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
-    command . "$_settings" 2>/dev/null
-    case $low_level_family:$low_level in
-    runc:/* | crun:/*) ;;
-    *) low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@ ;;
-    esac
-}
-settings
+low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@
+# shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
+[ -f "$_settings" ] && command . "$_settings" 2>/dev/null
 # shellcheck disable=SC3013 # dash, bash, busybox and ksh all compare times; POSIX does since 2024.
 if [ "$_config" -nt "$_settings" ] || { [ "$_config" -ot "$_settings" ] && [ -f "$_config" ]; }; then
     "$_refresh_python" -I -m gpushim.launcher_settings --root "$_root" </dev/null >/dev/null 2>&1
-    settings
+    # shellcheck disable=SC1090
+    [ -f "$_settings" ] && command . "$_settings" 2>/dev/null
 fi
+case $low_level_family:$low_level in
+runc:/* | crun:/*) ;;
+*) low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@ ;;
+esac
 
 # What engines ask for again and again, as Docker and containerd write it; the rest of this script
 # would come to the same, for a fifth of a millisecond more.

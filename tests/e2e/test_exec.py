@@ -189,7 +189,7 @@ def test_a_process_file_that_is_none(process: Process, runc: Runtime, text: str)
 
 
 def test_a_process_file_that_cannot_be_replaced(dgx: Machine, process: Process) -> None:
-    """The process starts without the variables, as it does where Python is gone; the log says so."""
+    """The process starts without the variables, as where Python is gone; the log says so."""
     content = {**process.bundle.config["process"], "args": probe(["env"]), "env": ["A=b"]}
     full = process.runtime.directory / "full"
     full.mkdir()

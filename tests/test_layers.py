@@ -26,13 +26,13 @@ ORDER = [
     ["limits"],
     ["inject"],
     ["records"],
-    ["create", "execute", "restore", "main", "linked", "entry", "link"],
+    ["decision", "create", "execute", "restore", "main", "linked", "entry", "link"],
     ["engines"],
     ["observe"],
     ["admin"],
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}
-CREATE_PATH = ["create", "execute", "restore", "main"]
+CREATE_PATH = ["decision", "create", "execute", "restore", "main"]
 
 
 class Import:

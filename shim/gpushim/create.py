@@ -7,10 +7,9 @@ fails before the last steps leaves nothing written.
 from __future__ import annotations
 
 import posix
-import time
 from errno import EFBIG
 
-from gpushim import records
+from gpushim import decision
 from gpushim.allocate.grant import Grant, Unavailable, grant_named
 from gpushim.errors import GpushimError, why
 from gpushim.host.devicenodes import node_facts, uvm_warning
@@ -28,8 +27,6 @@ from gpushim.inject.loadercache import CACHE, Target, make_visible
 from gpushim.oci.apply import apply
 from gpushim.oci.bundle import MAX_SIZE, Bundle, UnreadableSpec, load, restore_original, store
 from gpushim.oci.edits import Edits
-from gpushim.oci.files import real_path
-from gpushim.oci.invocation import state_root
 from gpushim.oci.jsontext import dumps
 from gpushim.oci.rootfs import RootFs
 from gpushim.oci.rootkind import is_host_root, private
@@ -81,12 +78,12 @@ def create(call: Call) -> None:
     call.log.step("edits")
 
     # The spec comes last: if either fails, it is as it was, and so is all else.
-    keep_record(call, bundle, request, grant, edits, library_path)
+    decision.keep(call, bundle, request, grant, edits, library_path)
     call.log.step("record")
     try:
-        store(bundle, text, {"grant": note_of(grant, facts)})
+        store(bundle, text, {"grant": decision.note(grant, facts)})
     except GpushimError:
-        records.remove(call.places.containers, call.invocation.container_id, _root(call))
+        decision.drop(call)
         raise
     call.log.step("spec")
     call.log.write("info", "granted", dumps)
@@ -113,7 +110,7 @@ def _load(call: Call) -> Bundle | None:
 
 def _refuse_taken_name(call: Call) -> None:
     """The low-level runtime would refuse it, too, but only after another's record is replaced."""
-    state = f"{_root(call)}/{call.invocation.container_id}"
+    state = f"{decision.state_root_of(call)}/{call.invocation.container_id}"
     if _is_there(state):
         raise GpushimError(
             f"A container with the ID {call.invocation.container_id} exists already ({state}).",
@@ -123,9 +120,8 @@ def _refuse_taken_name(call: Call) -> None:
 
 def _forget_former(call: Call) -> None:
     """Drops the record of a container of this name that is gone, since exec would go by it."""
-    container_id = call.invocation.container_id
-    if not _is_there(f"{_root(call)}/{container_id}"):
-        records.remove(call.places.containers, container_id, _root(call))
+    if not _is_there(f"{decision.state_root_of(call)}/{call.invocation.container_id}"):
+        decision.drop(call)
 
 
 def _leave_as_it_was(bundle: Bundle) -> None:
@@ -261,62 +257,3 @@ def apply_to(bundle: Bundle, edits: Edits) -> str:
         return apply(bundle.text, edits, bundle.members)
     except ValueError as error:
         raise GpushimError(f"{bundle.config_path} is not a valid spec: {error}.") from None
-
-
-def note_of(grant: Grant, facts: NodeFacts) -> list[dict[str, object]]:
-    """The granted GPUs with their device numbers, as kept beside the spec for a later restore."""
-    return [
-        {
-            "index": gpu.index,
-            "uuid": gpu.uuid,
-            "minor": gpu.minor,
-            "device": list(facts[f"nvidia{gpu.minor}"][:2]),
-        }
-        for gpu in grant.gpus
-    ]
-
-
-def keep_record(
-    call: Call,
-    bundle: Bundle,
-    request: Request,
-    grant: Grant,
-    edits: Edits,
-    library_path: str,
-) -> None:
-    """Keeps the decision for exec and explain, and drops those of containers that are gone."""
-    places = call.places
-    records.collect(places.containers)
-    data = {
-        "runtime": call.low_level,
-        "bundle": bundle.directory,
-        "config": bundle.config_path,
-        "creator": [posix.getpid(), call.given.start_time],
-        "created": int(time.time()),
-        "request": request.to_json(),
-        "grant": grant.to_json(),
-        "edits": edits.to_json(),
-        "library_path": library_path,
-        "warnings": call.log.warnings,
-        "notes": call.log.fields["notes"],
-    }
-    try:
-        records.write(places.containers, call.invocation.container_id, _root(call), data)
-    except OSError as error:
-        raise GpushimError(
-            f"The decision cannot be kept in {places.containers}: {why(error)}.",
-            "GPUs are given only where it is on record who has them.",
-        ) from None
-
-
-def _root(call: Call) -> str:
-    """Where the low-level runtime keeps the state of its containers, without symbolic links."""
-    return real_path(state_root(call.invocation, call.family, _environment(), posix.geteuid()))
-
-
-def _environment() -> dict[str, str]:
-    """This process's environment as text."""
-    return {
-        name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
-        for name, value in posix.environ.items()
-    }

@@ -10,12 +10,12 @@ from __future__ import annotations
 import posix
 
 from gpushim import records
+from gpushim.decision import state_root_of
 from gpushim.errors import why
 from gpushim.inject.environment import container_environment
 from gpushim.oci.apply import environment
 from gpushim.oci.edits import Edits
 from gpushim.oci.files import read_small, real_path, write_whole
-from gpushim.oci.invocation import state_root
 from gpushim.oci.jsonpatch import patch, read
 from gpushim.oci.jsontext import dumps
 
@@ -55,12 +55,8 @@ def execute(call: Call) -> None:
 
 
 def _record(call: Call) -> Record | None:
-    environment_of = {
-        name.decode("utf-8", "surrogateescape"): value.decode("utf-8", "surrogateescape")
-        for name, value in posix.environ.items()
-    }
-    root = state_root(call.invocation, call.family, environment_of, posix.geteuid())
-    return records.find(call.places.containers, call.invocation.container_id, real_path(root))
+    directory, container_id = call.places.containers, call.invocation.container_id
+    return records.find(directory, container_id, state_root_of(call))
 
 
 def add_variables(text: str, record: Record) -> str:

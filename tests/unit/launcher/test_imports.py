@@ -35,6 +35,7 @@ CREATE = {
     "gpushim.allocate.grant",
     "gpushim.config",
     "gpushim.create",
+    "gpushim.decision",
     "gpushim.errors",
     "gpushim.host",
     "gpushim.host.devicenodes",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -135,6 +136,13 @@ def test_a_tree_that_vanished_is_made_again(machine: Callable[..., Machine]) -> 
     assert here.obtain().has_tree(KEY)
 
 
+def replace_by_copy(path: Path) -> None:
+    """Puts another file with the same content in a file's place, as package managers do."""
+    copy = path.with_name(path.name + ".new")
+    shutil.copy2(path, copy)
+    copy.replace(path)
+
+
 CHANGES: dict[str, Callable[[Machine], object]] = {
     "driver upgrade": lambda here: here.host.upgrade_driver("570.86.15"),
     "hot plug": lambda here: here.host.hotplug(GpuSpec()),
@@ -144,10 +152,32 @@ CHANGES: dict[str, Callable[[Machine], object]] = {
     "configuration removed": lambda here: os.unlink(here.places.config),
     "params": lambda here: here.host.set_modify_device_files(0),
     "our params file removed": lambda here: os.unlink(here.places.params),
-    "a library rewritten": lambda here: os.utime(here.host.nvml),
+    "a library replaced": lambda here: replace_by_copy(here.host.nvml),
     "loader cache": lambda here: os.utime(here.host.root / "etc/ld.so.cache"),
     "a library directory": lambda here: (here.host.library_directory / "libnew.so").touch(),
 }
+
+
+@pytest.mark.parametrize("is_linked", [True, False], ids=["hard links", "copies"])
+def test_a_library_that_is_overwritten_is_so_for_containers(
+    machine: Callable[..., Machine], is_linked: bool
+) -> None:
+    """The tree has the very same file, or the snapshot ends and a tree with the new one is made."""
+    here = machine(gpus=[GpuSpec()])
+    before = here.obtain().inventory.trees[KEY]
+    shown = Path(before.path) / "lib64" / here.host.nvml.resolve().name
+    if not is_linked:
+        # As where the state directory is another file system, which hard links do not reach.
+        replace_by_copy(shown)
+        snapshot.refresh_again(here.places, KEY, "the tree has copies", [])
+    with here.host.nvml.open("ab") as file:
+        file.write(b"more")
+    if here.load() is not None:
+        assert shown.read_bytes() == here.host.nvml.read_bytes()
+        assert is_linked
+    else:
+        after = here.obtain().inventory.trees[KEY]
+        assert (Path(after.path) / "lib64" / shown.name).read_bytes().endswith(b"more")
 
 
 @pytest.mark.parametrize("change", CHANGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -113,7 +114,31 @@ def collect(
         and result.fingerprint["mig"] == proc_before["mig"]
         and not _just_changed(result.fingerprint["directories"], started)
     )
+    _leave_out_shared(result.fingerprint["files"], files.paths, trees)
     return result
+
+
+def _leave_out_shared(
+    facts: dict[str, Any], paths: list[str], trees: dict[str, DriverTree]
+) -> None:
+    """Takes driver files out of a fingerprint that the trees hold as the very same files.
+
+    Each create looks at what is left. A file that is overwritten is so in the tree as well, and one
+    that is put in its place shows in the directory's time.
+    """
+    shared = {
+        (found.st_dev, found.st_ino)
+        for made in trees.values()
+        for directory, _, names in os.walk(made.path)
+        for found in [os.lstat(f"{directory}/{name}") for name in names]
+    }
+    for path in paths:
+        try:
+            found = os.stat(path)
+        except OSError:
+            continue  # it went away just now, which the next look at it tells
+        if (found.st_dev, found.st_ino) in shared:
+            facts.pop(path, None)
 
 
 def capabilities_of(key: str) -> list[str]:

@@ -75,11 +75,14 @@ def control_wrapper(places: Places, refresh: str) -> str:
 
 
 def tmpfiles(places: Places) -> str:
-    """Lines for systemd-tmpfiles(8): /run is empty after a boot."""
+    """Lines for systemd-tmpfiles(8): /run is empty after a boot, and /var/log may be."""
     lines = [
-        "# gpushim's state, which ends with the boot.",
-        f"d {places.run} 0755 root root -",
-        f"d {places.containers} 0755 root root -",
+        "# gpushim's state, which ends with the boot, and its log, which may.",
+        *(
+            # A path with blanks stands in quotes (tmpfiles.d(5)).
+            f'd "{path}" 0755 root root -'
+            for path in (places.run, places.containers, places.log)
+        ),
     ]
     return "\n".join(lines) + "\n"
 

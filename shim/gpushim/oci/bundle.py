@@ -105,11 +105,13 @@ def load(directory: str, config_name: str) -> Bundle:
     original = bundle._current
     bundle.written = _own_output(config_path, bundle._current)
     if bundle.written is not None:
-        original = read_small(config_path + ".gpushim-orig", MAX_SIZE)
+        original = _read_original(config_path)
     bundle.text = original.decode("utf-8", "surrogateescape")
     try:
         bundle.members = read(bundle.text, _DEEPER)
     except ValueError as error:
+        if bundle.written is not None:
+            raise _damaged_original(config_path, str(error)) from None
         raise UnreadableSpec(config_path, str(error), bundle.text) from None
     bundle.spec = bundle.members.plain()
     odd = _misspelt(bundle.spec, _SPELT)
@@ -118,6 +120,21 @@ def load(directory: str, config_name: str) -> Bundle:
             config_path, f"{odd} counts for some readers of JSON and not for others", bundle.text
         )
     return bundle
+
+
+def _read_original(config_path: str) -> bytes:
+    try:
+        return read_small(config_path + ".gpushim-orig", MAX_SIZE)
+    except OSError as error:
+        raise _damaged_original(config_path, why(error)) from None
+
+
+def _damaged_original(config_path: str, reason: str) -> GpushimError:
+    """Without its original, a spec that gpushim wrote would bring back former GPUs."""
+    return GpushimError(
+        f"{config_path} was written by gpushim, and its original cannot be read: {reason}.",
+        "Make the bundle anew.",
+    )
 
 
 def _misspelt(section: Any, shape: Shape) -> str:

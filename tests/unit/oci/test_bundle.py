@@ -286,3 +286,12 @@ def test_what_a_killed_create_left_is_removed(tmp_path: Path) -> None:
     names = {path.name for path in tmp_path.iterdir()}
     assert not names & set(left)
     assert names >= set(kept)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "no JSON"])
+def test_an_original_that_is_damaged(config: Path, damage: str) -> None:
+    """What gpushim wrote must not pass for the original, or former GPUs would come back."""
+    store(again(config), FIRST, {})
+    Path(f"{config}.gpushim-orig").write_text(damage)
+    with pytest.raises(GpushimError, match="its original cannot be read"):
+        again(config)

@@ -80,7 +80,7 @@ def test_what_is_installed(root: Root) -> None:
     for directory in ("etc", "run", "containers", "lib", "log"):
         path = Path(getattr(root.places, directory))
         assert path.stat().st_mode & 0o7777 == 0o755
-    assert f"d {root.places.run} 0755" in (root.path / "etc/tmpfiles.d/gpushim.conf").read_text()
+    assert f'd "{root.places.run}" 0755' in (root.path / "etc/tmpfiles.d/gpushim.conf").read_text()
     assert Path(root.places.launcher_settings).stat().st_mtime_ns == (
         Path(root.places.config).stat().st_mtime_ns
     )

@@ -82,8 +82,16 @@ def test_the_elements_are_those_of_json(text: str) -> None:
 
 @given(objects(ODD), lists(ODD), st.text(max_size=4))
 def test_a_change_that_changes_nothing_gives_the_same_text(text: str, items: str, x: str) -> None:
-    text = text.rstrip()[:-1] + ("," if ":" in text else "") + f'"list" :{items}, "o":{{"l":[]}}}}'
-    change: Change = {"list": keep, "absent": keep, "o": {"l": keep, "m": keep, "n": {"x": keep}}}
+    text = (
+        text.rstrip()[:-1]
+        + ("," if ":" in text else "")
+        + f'"a list" :{items}, "an object":{{"l":[]}}}}'
+    )
+    change: Change = {
+        "a list": keep,
+        "absent": keep,
+        "an object": {"l": keep, "m": keep, "n": {"x": keep}},
+    }
     assert patch(text, change) is text
 
 

@@ -10,9 +10,16 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from hypothesis import settings
 
 from tests import images
 from tests.harness import Bundle, EngineUnavailable, PrivateDockerd, Runtime
+
+# No test depends on how fast the machine is. In CI Hypothesis has a profile of its own, which knows
+# no deadline either and draws the same examples each time.
+if not os.environ.get("CI"):
+    settings.register_profile("unhurried", deadline=None)
+    settings.load_profile("unhurried")
 
 
 def cannot(reason: str) -> NoReturn:

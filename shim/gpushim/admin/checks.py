@@ -9,7 +9,7 @@ from .. import config_file, launcher_settings, lowlevel
 from ..config_keys import configured
 from ..errors import GpushimError, harmless, why
 from ..host import devicenodes, driver, gpus
-from ..host.model import HEALTHY, Gpu, capability_key
+from ..host.model import HEALTHY, Gpu, Inventory, capability_key
 from ..places import Places
 from ..request.nvidia import DEFAULT_CAPABILITIES
 from ..snapshot import Snapshot, obtain
@@ -136,50 +136,56 @@ def driver_loaded(context: Context) -> Result:
     return Result(OK, f"Driver {version} is loaded.")
 
 
-def driver_versions_match(context: Context) -> Result:
-    """Kernel module and libraries are of one version."""
+def _by_inventory(context: Context, judge: Callable[[Inventory], Result]) -> Result:
+    """What `judge` makes of the machine as a create would find it, if it would find it."""
     if not _is_loaded(context):
         return Result(SKIP, "No driver is loaded.")
     try:
-        version = context.snapshot().inventory.driver_version
+        return judge(context.snapshot().inventory)
     except GpushimError as error:
         return Result(FAIL, error.sentence, error.hint or "See `gpushimctl refresh`.")
-    return Result(OK, f"Kernel module and libraries are {version}.")
+
+
+def driver_versions_match(context: Context) -> Result:
+    """Kernel module and libraries are of one version."""
+    return _by_inventory(
+        context,
+        lambda found: Result(OK, f"Kernel module and libraries are {found.driver_version}."),
+    )
 
 
 def gpu_health(context: Context) -> Result:
     """Each GPU works, as far as the driver and NVML tell."""
-    if not _is_loaded(context):
-        return Result(SKIP, "No driver is loaded.")
-    try:
-        found = context.snapshot().inventory.gpus
-    except GpushimError as error:
-        return Result(FAIL, error.sentence, error.hint or "See `gpushimctl refresh`.")
-    broken = [f"GPU {gpu.index} ({gpu.health})" for gpu in found if gpu.health != HEALTHY]
-    if broken:
-        return Result(WARN, f"Not usable: {', '.join(broken)}.", "See `nvidia-smi` and `dmesg`.")
-    return Result(OK, f"{len(found)} of {len(found)} GPUs work.")
+
+    def judge(inventory: Inventory) -> Result:
+        found = inventory.gpus
+        broken = [f"GPU {gpu.index} ({gpu.health})" for gpu in found if gpu.health != HEALTHY]
+        if broken:
+            said = f"Not usable: {', '.join(broken)}."
+            return Result(WARN, said, "See `nvidia-smi` and `dmesg`.")
+        return Result(OK, f"{len(found)} of {len(found)} GPUs work.")
+
+    return _by_inventory(context, judge)
 
 
 def gpu_mig(context: Context) -> Result:
     """No GPU is in MIG mode, in which CUDA can't use it as a whole."""
-    if not _is_loaded(context):
-        return Result(SKIP, "No driver is loaded.")
-    try:
-        found = context.snapshot().inventory.gpus
-    except GpushimError as error:
-        return Result(FAIL, error.sentence, error.hint or "See `gpushimctl refresh`.")
-    enabled = [str(gpu.index) for gpu in found if gpu.mig_enabled]
-    if enabled:
-        return Result(
-            WARN,
-            f"MIG mode is on for GPU {', '.join(enabled)}: CUDA needs a MIG device there, which "
-            "this version does not grant.",
-            "Switch it off (`nvidia-smi -i INDEX -mig 0`), or ask for other GPUs.",
-        )
-    if any(gpu.mig_enabled is None for gpu in found):
-        return Result(OK, "No GPU is known to be in MIG mode.")
-    return Result(OK, "No GPU is in MIG mode.")
+
+    def judge(inventory: Inventory) -> Result:
+        found = inventory.gpus
+        enabled = [str(gpu.index) for gpu in found if gpu.mig_enabled]
+        if enabled:
+            return Result(
+                WARN,
+                f"MIG mode is on for GPU {', '.join(enabled)}: CUDA needs a MIG device there, which "
+                "this version does not grant.",
+                "Switch it off (`nvidia-smi -i INDEX -mig 0`), or ask for other GPUs.",
+            )
+        if any(gpu.mig_enabled is None for gpu in found):
+            return Result(OK, "No GPU is known to be in MIG mode.")
+        return Result(OK, "No GPU is in MIG mode.")
+
+    return _by_inventory(context, judge)
 
 
 def device_nodes(context: Context) -> Result:

@@ -177,8 +177,8 @@ def gpu_mig(context: Context) -> Result:
         if enabled:
             return Result(
                 WARN,
-                f"MIG mode is on for GPU {', '.join(enabled)}: CUDA needs a MIG device there, which "
-                "this version does not grant.",
+                f"MIG mode is on for GPU {', '.join(enabled)}: CUDA needs a MIG device there, "
+                "which this version does not grant.",
                 "Switch it off (`nvidia-smi -i INDEX -mig 0`), or ask for other GPUs.",
             )
         if any(gpu.mig_enabled is None for gpu in found):

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import cannot
+
 ROOT = Path(__file__).resolve().parent.parent
 SHELLS = (b"sh", b"bash", b"dash")
 SKIPPED = {".git", ".venv", "build", "dist", "__pycache__"}
@@ -67,7 +69,7 @@ def test_mypy() -> None:
 def test_shellcheck() -> None:
     tool = shutil.which("shellcheck")
     if tool is None:
-        pytest.skip("shellcheck is not installed")
+        cannot("shellcheck is not installed")
     scripts = [str(p.relative_to(ROOT)) for p in source_files() if is_shell_script(p)]
     assert "packaging/dev-setup.sh" in scripts, "the search for shell scripts is broken"
     run(tool, "--external-sources", *scripts)

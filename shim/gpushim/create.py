@@ -72,6 +72,8 @@ def create(call: Call) -> None:
     call.log.fields["grant"] = grant.to_json()
     call.log.step("grant")
 
+    # With nothing to change, this finds out a spec of odd types before anything is written.
+    apply_to(bundle, Edits())
     edits, library_path = _edits(call, container, snapshot, grant, facts)
     text = apply_to(bundle, edits)
     call.log.fields["edits"] = edits.to_json()
@@ -213,6 +215,10 @@ def _edits(
             "The container's own device rules allow all GPUs: it can use them by nodes that it "
             "makes, whatever it was granted."
         )
+    gpus = [(gpu.index, gpu.uuid) for gpu in grant.gpus]
+    strict = config.text("request.cuda-visible-devices") == "strict"
+    # What is refused here is so before the container's root is written to.
+    container_environment(container.environment, gpus, "", strict)
     tree = inventory.trees[capability_key(grant.capabilities)]
     sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
     has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
@@ -232,12 +238,7 @@ def _edits(
     log.warnings += outcome.warnings
     log.fields["notes"] = outcome.written + outcome.notes
     library_path = ":".join(outcome.library_path)
-    environment, said = container_environment(
-        container.environment,
-        [(gpu.index, gpu.uuid) for gpu in grant.gpus],
-        library_path,
-        config.text("request.cuda-visible-devices") == "strict",
-    )
+    environment, said = container_environment(container.environment, gpus, library_path, strict)
     edits.env.update(environment)
     log.warnings += said
     return edits, library_path

@@ -228,3 +228,25 @@ def test_a_spec_that_is_none(dgx: Machine, gpushim: Runtime, make_bundle: MakeBu
         assert "fault of its own" not in result.stderr
         assert bundle.config_path.read_text() == text
         assert not list(bundle.path.glob("config.json?*"))
+
+
+def test_a_cuda_variable_that_is_refused_leaves_the_root_as_it_was(
+    make_machine: Callable[..., Machine],
+    runtime_of: Callable[[Machine], Runtime],
+    make_bundle: MakeBundle,
+) -> None:
+    """Nothing is written on failure, in the container's root either; so it is for odd specs."""
+    machine = make_machine(configuration='[request]\ncuda-visible-devices = "strict"\n')
+    runtime = runtime_of(machine)
+    refused = make_bundle(
+        "debian", probe(["env"]), env=["NVIDIA_VISIBLE_DEVICES=1", "CUDA_VISIBLE_DEVICES=5"]
+    )
+    odd = make_bundle("debian", probe(["env"]), env=["NVIDIA_VISIBLE_DEVICES=1"])
+    odd.config["linux"]["devices"] = {"path": "/dev/null"}
+    odd.write()
+    for bundle, words in ((refused, "leaves CUDA without a device"), (odd, "is not a valid spec")):
+        cache = bundle.rootfs / "etc/ld.so.cache"
+        before = cache.read_bytes()
+        assert words in refusal(machine, runtime, bundle)
+        assert cache.read_bytes() == before
+        assert not (bundle.rootfs / "etc/ld.so.conf.d/00-gpushim.conf").exists()

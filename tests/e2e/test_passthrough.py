@@ -24,6 +24,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import cannot
 from tests.harness import Bundle, Result, Runtime
 from tests.harness.installed import Installed
 
@@ -88,7 +89,7 @@ def program(name: str) -> str:
     """A low-level runtime's whole path, as gpushim calls it: some texts have it in them."""
     found = shutil.which(name, path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin")
     if found is None:
-        pytest.skip(f"{name} is not installed")
+        cannot(f"{name} is not installed")
     return found
 
 

@@ -29,10 +29,6 @@ class Grant:
         self.gpus = gpus
         self.capabilities = capabilities
 
-    @property
-    def uuids(self) -> list[str]:
-        return [gpu.uuid for gpu in self.gpus]
-
     def to_json(self) -> dict[str, Any]:
         return {
             "gpus": [

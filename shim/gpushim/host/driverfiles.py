@@ -152,12 +152,6 @@ def userspace_versions(driver_root: str) -> list[str]:
     return sorted(found, key=lambda text: [int(part) for part in text.split(".")], reverse=True)
 
 
-def versions_match(driver_root: str, kernel_version: str) -> tuple[bool, list[str]]:
-    """Whether there are libraries for the kernel module, and which versions there are at all."""
-    found = userspace_versions(driver_root)
-    return kernel_version in found, found
-
-
 def _open(driver_root: str) -> RootFs:
     try:
         return RootFs(driver_root)

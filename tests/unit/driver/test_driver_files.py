@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from gpushim.errors import GpushimError
 from gpushim.host.drivercatalogue import LIBRARIES
-from gpushim.host.driverfiles import DriverFiles, find, userspace_versions, versions_match
+from gpushim.host.driverfiles import DriverFiles, find, userspace_versions
 
 from tests.fakehost import Description, FakeHost, build, write_library
 from tests.unit.driver.conftest import VERSION
@@ -157,10 +157,10 @@ def test_versions(tmp_path: Path, host: FakeHost) -> None:
     """The sentence on a mismatch names both versions (B50)."""
     root = tmp_path / "root"
     shutil.copytree(host.library_directory, root / "usr/lib64", symlinks=True)
-    assert versions_match(str(root), VERSION) == (True, [VERSION])
+    assert userspace_versions(str(root)) == [VERSION]
     write_library(root / "usr/lib64/libcuda.so.560.35.03", "libcuda.so.1")
     write_library(root / "usr/lib64/libnvidia-ml.so.90.1", "libnvidia-ml.so.1")
-    assert versions_match(str(root), "570.1") == (False, ["560.35.03", VERSION, "90.1"])
+    assert userspace_versions(str(root)) == ["560.35.03", VERSION, "90.1"]
     assert userspace_versions(str(tmp_path)) == []
 
 

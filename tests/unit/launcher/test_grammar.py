@@ -13,6 +13,7 @@ from gpushim.oci.invocation import COMMAND_VALUES, GLOBAL_VALUES, parse
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from tests.conftest import cannot
 from tests.unit.launcher.rendered import TEMPLATE, Launcher
 
 TRIGGER = '{"process":{"env":["NVIDIA_VISIBLE_DEVICES=0"]}}'
@@ -265,7 +266,7 @@ def test_both_readers_agree(arguments: list[str]) -> None:
 @pytest.mark.parametrize("shell", ["dash", "bash --posix", "busybox sh"])
 def test_the_shells_of_distributions_agree(shell: str) -> None:
     if shutil.which(shell.split(maxsplit=1)[0]) is None:
-        pytest.skip(f"{shell} is not installed")
+        cannot(f"{shell} is not installed")
     for line, _ in LINES:
         assert sh_parse(line, shell) == sh_parse(line, "sh")
 
@@ -290,7 +291,7 @@ def value_options(runtime: str, command: str) -> set[str]:
 def test_the_lists_hold_all_that_the_runtimes_help_names(runtime: str, command: str) -> None:
     """A new runtime's option that takes a value has to be in both lists."""
     if shutil.which(runtime) is None:
-        pytest.skip(f"{runtime} is not installed")
+        cannot(f"{runtime} is not installed")
     known = set(COMMAND_VALUES[command] if command else GLOBAL_VALUES)
     found = value_options(runtime, command)
     if (runtime, command) != ("crun", "restore"):  # only a crun that was built with CRIU has it

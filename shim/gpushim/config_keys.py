@@ -19,6 +19,9 @@ SIZE = "size"
 TEXTS = "list of texts"
 PATHS = "list of paths"
 PROGRAMS = "list of programs"
+CDI_KIND = "CDI kind"
+VARIABLES = "list of variables"
+PREFIXES = "list of annotation prefixes"
 
 
 class Key:
@@ -56,6 +59,7 @@ SECTIONS = {
     "runtime": "The low-level runtime that does the work of containers, and gpushim's own log.",
     "host": "Where this machine keeps its driver, and how a missing driver is dealt with.",
     "request": "What a container may ask for.",
+    "cdi": "Container Device Interface: devices that spec files describe.",
     "inject": "How a container is given its GPUs.",
 }
 
@@ -126,6 +130,71 @@ KEYS = (
     ),
     Key(
         "request",
+        "visible-devices",
+        TEXT,
+        "grant",
+        "What NVIDIA_VISIBLE_DEVICES counts for: what it names is given, as with the vendor's "
+        "runtime (grant), it is a request like any other (allocate), or nothing (ignore).",
+        ("grant", "allocate", "ignore"),
+    ),
+    Key(
+        "request",
+        "all-from-environment",
+        TEXT,
+        "free",
+        "What `all` in NVIDIA_VISIBLE_DEVICES means, which images of CUDA have in them: every GPU "
+        "that nobody holds exclusively (free), every GPU (all), or no request (none).",
+        ("free", "all", "none"),
+    ),
+    Key(
+        "request",
+        "accept-nvidia-visible-devices-envvar-when-unprivileged",
+        FLAG,
+        True,
+        "Whether a container without CAP_SYS_ADMIN may ask for GPUs by its environment; if not, it "
+        "starts without, and the log says so.",
+    ),
+    Key(
+        "request",
+        "refuse-unaccepted-environment",
+        FLAG,
+        False,
+        "Whether a container that asks for GPUs by its environment and may not is refused instead "
+        "of started without.",
+    ),
+    Key(
+        "request",
+        "accept-nvidia-visible-devices-as-volume-mounts",
+        FLAG,
+        False,
+        "Whether mounts of /dev/null beneath /var/run/nvidia-container-devices name GPUs.",
+    ),
+    Key(
+        "request",
+        "swarm-resource",
+        VARIABLES,
+        [],
+        "Variables in which Docker Swarm hands a service its generic resources, such as "
+        "DOCKER_RESOURCE_GPU, and which outrank NVIDIA_VISIBLE_DEVICES; empty means each "
+        "DOCKER_RESOURCE_ variable that holds UUIDs of GPUs.",
+    ),
+    Key(
+        "request",
+        "docker-records",
+        FLAG,
+        True,
+        "Whether Docker's own record of a container is read: it tells --gpus 2 from --gpus "
+        "device=0,1, and has labels and the options of device requests.",
+    ),
+    Key(
+        "request",
+        "disable-require",
+        FLAG,
+        False,
+        "Whether what images demand of the driver (NVIDIA_REQUIRE_CUDA and others) is not checked.",
+    ),
+    Key(
+        "request",
         "supported-driver-capabilities",
         TEXTS,
         ["compat32", "compute", "display", "graphics", "ngx", "utility", "video"],
@@ -142,6 +211,37 @@ KEYS = (
         "container: host indices of granted GPUs are translated to UUIDs and anything else is "
         "warned about, or (strict) anything else is refused.",
         ("translate", "strict"),
+    ),
+    Key(
+        "cdi",
+        "spec-dirs",
+        PATHS,
+        ["/etc/cdi", "/var/run/cdi"],
+        "Directories of CDI spec files; a device in a later one replaces that in an earlier one.",
+    ),
+    Key(
+        "cdi",
+        "default-kind",
+        CDI_KIND,
+        "nvidia.com/gpu",
+        "The kind whose devices are this machine's GPUs by index, UUID or `all`, for names in "
+        "requests and for the specs that gpushim generates.",
+    ),
+    Key(
+        "cdi",
+        "annotation-prefixes",
+        PREFIXES,
+        ["cdi.k8s.io/"],
+        "How the annotations begin whose values are CDI device names.",
+    ),
+    Key(
+        "inject",
+        "layout",
+        TEXT,
+        "tree",
+        "How a container sees the driver's files: as one directory, /usr/local/nvidia, or each "
+        "file mounted into the image's own library directory (files).",
+        ("tree", "files"),
     ),
     Key(
         "inject",

@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from .config_keys import (
+    CDI_KIND,
     DURATION,
     FLAG,
     KEYS,
     PATH,
     PATHS,
+    PREFIXES,
     PROGRAMS,
     SECTIONS,
     SIZE,
     TEXT,
     TEXTS,
+    VARIABLES,
     Key,
 )
 
@@ -32,6 +35,21 @@ _KINDS: dict[str, dict[str, Any]] = {
         "type": "array",
         "items": {**_PATH, "pattern": "^(/.+|[^/]+)$"},
         "minItems": 1,
+        "uniqueItems": True,
+    },
+    # vendor/class, as CDI's SPEC.md ("Kind") has it.
+    CDI_KIND: {
+        "type": "string",
+        "pattern": "^[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",
+    },
+    VARIABLES: {
+        "type": "array",
+        "items": {"type": "string", "pattern": '^[^=\\u0000-\\u001f\\u007f"\\\\]+$'},
+        "uniqueItems": True,
+    },
+    PREFIXES: {
+        "type": "array",
+        "items": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_./-]*$"},
         "uniqueItems": True,
     },
 }

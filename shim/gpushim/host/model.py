@@ -12,22 +12,73 @@ if TYPE_CHECKING:
 HEALTHY = "ok"
 
 
+class MigDevice:
+    """One MIG device: a compute instance of a GPU instance (NVIDIA's MIG user guide).
+
+    index: m in the name "g:m", as nvidia-smi -L and NVML count beneath their GPU; profile: as
+    nvidia-smi -L has it ("1g.10gb", "1c.3g.40gb"); memory: bytes, None where NVML does not tell;
+    gpu_instance and compute_instance: their ids; gpu_instance_minor and compute_instance_minor:
+    minor numbers of the two nodes nvidia-caps/nvidia-cap<minor>, -1 where the driver lists none.
+    """
+
+    __slots__ = (
+        "compute_instance",
+        "compute_instance_minor",
+        "gpu_instance",
+        "gpu_instance_minor",
+        "index",
+        "memory",
+        "profile",
+        "uuid",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        uuid: str,
+        profile: str,
+        memory: int | None,
+        gpu_instance: int,
+        compute_instance: int,
+        gpu_instance_minor: int,
+        compute_instance_minor: int,
+    ) -> None:
+        self.index = index
+        self.uuid = uuid
+        self.profile = profile
+        self.memory = memory
+        self.gpu_instance = gpu_instance
+        self.compute_instance = compute_instance
+        self.gpu_instance_minor = gpu_instance_minor
+        self.compute_instance_minor = compute_instance_minor
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> MigDevice:
+        return cls(**data)
+
+
 class Gpu:
     """One GPU.
 
     index: position by PCI bus id, as NVML and nvidia-smi count; minor: of /dev/nvidia<minor>;
     uuid: "" while the driver does not know it; bus_id: 0000:07:00.0, lower case; numa_node: -1
-    where unknown; health: "ok" or a few words on what is wrong. From NVML, None where it did not
-    answer: memory (bytes in all), compute_capability ("8.0"), brand, mig_enabled.
+    where unknown; health: "ok" or a few words on what is wrong; drm: names of its nodes in
+    /dev/dri ("card1", "renderD128"). From NVML, None where it did not answer: memory (bytes in
+    all), compute_capability ("8.0"), brand, mig_enabled; mig_devices: in the order of their index.
     """
 
     __slots__ = (
         "brand",
         "bus_id",
         "compute_capability",
+        "drm",
         "health",
         "index",
         "memory",
+        "mig_devices",
         "mig_enabled",
         "minor",
         "model",
@@ -48,6 +99,8 @@ class Gpu:
         compute_capability: str | None = None,
         brand: str | None = None,
         mig_enabled: bool | None = None,
+        mig_devices: list[MigDevice] | None = None,
+        drm: list[str] | None = None,
     ) -> None:
         self.index = index
         self.uuid = uuid
@@ -60,13 +113,19 @@ class Gpu:
         self.compute_capability = compute_capability
         self.brand = brand
         self.mig_enabled = mig_enabled
+        self.mig_devices = mig_devices or []
+        self.drm = drm or []
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        data = {name: getattr(self, name) for name in self.__slots__}
+        return {**data, "mig_devices": [device.to_json() for device in self.mig_devices]}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Gpu:
-        return cls(**data)
+        gpu = cls(**data)
+        if gpu.mig_devices:
+            gpu.mig_devices = [MigDevice.from_json(device) for device in data["mig_devices"]]
+        return gpu
 
 
 class ExtraMount:
@@ -119,7 +178,9 @@ class Inventory:
     trees: key of a capability set (`capability_key`) -> DriverTree; extra_mounts: files with fixed
     paths; sockets: absolute paths of IPC sockets that may exist (beneath the driver root) as
     [host path, container path]; modify_device_files: what the driver's params file says;
-    mount_program: absolute path of mount(8), "" if there is none.
+    mount_program: absolute path of mount(8), "" if there is none; mig_config_minor and
+    mig_monitor_minor: of the nodes nvidia-caps/nvidia-cap<minor> that allow to partition GPUs and
+    to watch all of a GPU's MIG devices, -1 where the driver lists none.
     """
 
     __slots__ = (
@@ -127,6 +188,8 @@ class Inventory:
         "driver_version",
         "extra_mounts",
         "gpus",
+        "mig_config_minor",
+        "mig_monitor_minor",
         "modify_device_files",
         "mount_program",
         "sockets",
@@ -143,6 +206,8 @@ class Inventory:
         modify_device_files: bool,
         mount_program: str,
         cuda_version: str | None = None,
+        mig_config_minor: int = -1,
+        mig_monitor_minor: int = -1,
     ) -> None:
         self.driver_version = driver_version
         self.gpus = gpus
@@ -152,6 +217,8 @@ class Inventory:
         self.modify_device_files = modify_device_files
         self.mount_program = mount_program
         self.cuda_version = cuda_version
+        self.mig_config_minor = mig_config_minor
+        self.mig_monitor_minor = mig_monitor_minor
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -163,6 +230,8 @@ class Inventory:
             "modify_device_files": self.modify_device_files,
             "mount_program": self.mount_program,
             "cuda_version": self.cuda_version,
+            "mig_config_minor": self.mig_config_minor,
+            "mig_monitor_minor": self.mig_monitor_minor,
         }
 
     @classmethod
@@ -176,6 +245,8 @@ class Inventory:
             modify_device_files=data["modify_device_files"],
             mount_program=data["mount_program"],
             cuda_version=data["cuda_version"],
+            mig_config_minor=data["mig_config_minor"],
+            mig_monitor_minor=data["mig_monitor_minor"],
         )
 
 

@@ -50,7 +50,7 @@ def test_values_and_their_source(tmp_path: Path) -> None:
         (b"[" * 20000, ["TOML"]),
         (b"x = " + b"[" * 20000, ["nested too deeply"]),
         (b"[runtim]\n", ["[runtim]", "did you mean runtime?"]),
-        (b"[zzz]\n", ["[zzz]", "runtime, host, request, inject"]),
+        (b"[zzz]\n", ["[zzz]", "runtime, host, request, cdi, inject"]),
         (b"[runtime]\nlog-levle = 'info'\n", ["runtime.log-levle", "did you mean log-level?"]),
         (b"[runtime]\nzzz = 1\n", ["runtime.zzz", "low-level-runtimes", "log-max-size"]),
         (b"[host]\nlog-level = 'info'\n", ["belongs into section [runtime]"]),

@@ -28,10 +28,22 @@ def test_defaults_are_the_agreed_ones() -> None:
         "host.helpers": ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"],
         "host.load-driver": True,
         "host.driver-wait": "10s",
+        "request.visible-devices": "grant",
+        "request.all-from-environment": "free",
+        "request.accept-nvidia-visible-devices-envvar-when-unprivileged": True,
+        "request.refuse-unaccepted-environment": False,
+        "request.accept-nvidia-visible-devices-as-volume-mounts": False,
+        "request.swarm-resource": [],
+        "request.docker-records": True,
+        "request.disable-require": False,
         "request.supported-driver-capabilities": [
             *("compat32", "compute", "display", "graphics", "ngx", "utility", "video")
         ],
         "request.cuda-visible-devices": "translate",
+        "cdi.spec-dirs": ["/etc/cdi", "/var/run/cdi"],
+        "cdi.default-kind": "nvidia.com/gpu",
+        "cdi.annotation-prefixes": ["cdi.k8s.io/"],
+        "inject.layout": "tree",
         "inject.params-hook": True,
         "inject.rootfs-write": "private",
     }

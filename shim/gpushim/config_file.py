@@ -153,6 +153,6 @@ def allowed(key: Key) -> str:
         "list of paths": "a list of absolute paths",
         "list of programs": "a list of names or absolute paths with at least one in it",
         "CDI kind": "a kind such as nvidia.com/gpu",
-        "list of variables": "a list of names of variables",
+        "list of variables": "a list of variables such as DOCKER_RESOURCE_GPU",
         "list of annotation prefixes": "a list of beginnings such as cdi.k8s.io/",
     }[key.kind]

@@ -42,9 +42,10 @@ _KINDS: dict[str, dict[str, Any]] = {
         "type": "string",
         "pattern": "^[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?/[A-Za-z]([A-Za-z0-9_.-]*[A-Za-z0-9])?$",
     },
+    # Docker Swarm's executor calls them all so, and the rest as the resource (hyphens, too).
     VARIABLES: {
         "type": "array",
-        "items": {"type": "string", "pattern": '^[^=\\u0000-\\u001f\\u007f"\\\\]+$'},
+        "items": {"type": "string", "pattern": "^DOCKER_RESOURCE_[A-Za-z0-9_.-]+$"},
         "uniqueItems": True,
     },
     PREFIXES: {

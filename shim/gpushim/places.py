@@ -34,6 +34,16 @@ class Places:
         return self.run + "/host.json"
 
     @property
+    def read_config(self) -> str:
+        """The configuration as last read, for when there is no snapshot."""
+        return self.run + "/config.json"
+
+    @property
+    def refusals(self) -> str:
+        """Why containers were refused: one file per container, the latest of them."""
+        return self.run + "/refused"
+
+    @property
     def refresh_lock(self) -> str:
         return self.run + "/refresh.lock"
 

@@ -29,7 +29,7 @@ from .oci import jsontext
 from .oci.enginelog import append_line
 from .oci.files import make_directories, write_whole
 from .places import Places
-from .snapshot import FORMAT, Snapshot, now, partial_path
+from .snapshot import FORMAT, Snapshot, keep_config, now, partial_path
 
 _ROUNDS = 3
 _SETTLE_SECONDS = 0.1
@@ -125,6 +125,11 @@ def _run(places: Places, options: argparse.Namespace) -> dict[str, Any]:
     began = now()
     before = take("", [places.config], [])["files"]
     config = config_file.read(places.config)
+    try:
+        make_directories(places.run)
+        keep_config(places, config, before[places.config])
+    except OSError:
+        pass  # what can't be kept is said of the snapshot, too
     say({"limit": _WORK_SECONDS + _WAITS * config.seconds("host.driver-wait")})
     keys = [options.capabilities, *_former_keys(places)]
     minors = [int(minor) for minor in options.minors.split(",") if minor]

@@ -16,7 +16,8 @@ from .config import Config
 from .errors import GpushimError
 from .host import fingerprint, statefiles
 from .host.model import Inventory
-from .oci.files import make_directories
+from .oci.files import make_directories, write_whole
+from .oci.jsontext import dumps
 from .places import Places
 
 TYPE_CHECKING = False
@@ -117,6 +118,27 @@ def refresh_again(places: Places, key: str, reason: str, minors: list[int]) -> S
     Raises GpushimError with the reason if it fails.
     """
     return _refreshed(places, key, minors, started=now(), reason=reason)
+
+
+def keep_config(places: Places, config: Config, stamp: Any) -> None:
+    """Keeps the configuration by itself, for when nothing else of a snapshot can be found out.
+
+    stamp: what `fingerprint.file_stamp` said of its file before it was read. Raises OSError.
+    """
+    data = {"format": FORMAT, "stamp": stamp, "config": config.to_json()}
+    write_whole(places.read_config, dumps(data).encode("ascii"), 0o644)
+
+
+def known_config(places: Places) -> Config | None:
+    """The configuration, if it was read since its file was edited last; None if not."""
+    for state in (places, statefiles.own_places(places)):
+        data = statefiles.read(state.read_config)
+        try:
+            if data is not None and data["stamp"] == fingerprint.file_stamp(places.config):
+                return Config.from_json(data["config"])
+        except (KeyError, TypeError):
+            continue
+    return None
 
 
 def partial_path(places: Places) -> str:

@@ -39,7 +39,7 @@ def take(proc_root: str, files: Iterable[str], directories: Iterable[str]) -> di
         "texts": {path: procfiles.text(path) for path in _texts(proc_root)},
         "gpus": _gpus(proc_root),
         "mig": _mig(proc_root),
-        "files": {path: _file(path) for path in files},
+        "files": {path: file_stamp(path) for path in files},
         "directories": {path: _directory(path) for path in directories},
     }
 
@@ -84,7 +84,8 @@ def _texts(proc_root: str) -> tuple[str, ...]:
     )
 
 
-def _file(path: str) -> list[int] | None:
+def file_stamp(path: str) -> list[int] | None:
+    """What tells a regular file from a changed one: inode, size, time; None if it is absent."""
     try:
         found = posix.stat(path)
     except OSError:

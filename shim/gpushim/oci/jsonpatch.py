@@ -14,14 +14,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    # values of the list -> (index -> new value or REMOVE, values to append)
+    # values of the list -> (index -> new value, REMOVE or Before, values to append)
     ListChange = Callable[[list[Any]], tuple[dict[int, Any], list[Any]]]
-    # member name -> what to do with it: go deeper, or change the list that it holds
-    Patch = dict[str, "Patch | ListChange"]
+    # member name -> what to do with it: go deeper, change the list that it holds, or set it
+    Patch = dict[str, "Patch | ListChange | Value"]
     # member name -> which of its own members are to be read deeper
     Shape = dict[str, "Shape"]
 
 REMOVE = object()
+
+
+class Before:
+    """Values that are put in before an element of a list, which stays as it is."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: list[Any]) -> None:
+        self.values = values
+
+
+class Value:
+    """What a member becomes as a whole, whatever it was."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
 
 
 class Members:
@@ -148,6 +166,10 @@ def _patch_object(
                 splices.append((begin, end, dumps(made)))
             else:
                 added.append(f"{dumps(name)}:{dumps(made)}")
+        elif isinstance(part, Value):
+            present = value.plain() if isinstance(value, Members) else value
+            if present != part.value:
+                splices.append((begin, end, dumps(part.value)))
         elif isinstance(part, dict):
             inner = value
             if not isinstance(inner, Members):
@@ -193,7 +215,7 @@ def _replace_elements(
     replaced: dict[int, Any],
     splices: list[tuple[int, int, str]],
 ) -> None:
-    """Splices for elements that are replaced or taken out, with one comma each for those.
+    """Splices for elements that change, with one comma each for those that come or go.
 
     count: of all elements, of which `places` has those up to the one behind the last change.
     """
@@ -202,7 +224,9 @@ def _replace_elements(
         last_kept -= 1
     for number, value in replaced.items():
         begin, end = places[number]
-        if value is not REMOVE:
+        if isinstance(value, Before):
+            splices.append((begin, begin, "".join([f"{dumps(new)}," for new in value.values])))
+        elif value is not REMOVE:
             splices.append((begin, end, dumps(value)))
         elif number < last_kept:
             splices.append((begin, places[number + 1][0], ""))
@@ -211,8 +235,10 @@ def _replace_elements(
             splices.append((places[number - 1][1] if number else begin, end, ""))
 
 
-def _make(part: Patch | ListChange) -> Any:
+def _make(part: Patch | ListChange | Value) -> Any:
     """What a member that is absent becomes; None if the change adds nothing to it."""
+    if isinstance(part, Value):
+        return part.value
     if not isinstance(part, dict):
         _, appended = part([])
         return appended or None

@@ -21,11 +21,17 @@ nodes = st.builds(
     st.just("/host/node"),
     st.integers(0, 3),
     st.integers(0, 3),
-    file_mode=st.sampled_from([0o666, 0o660]),
-    gid=st.integers(0, 2),
+    file_mode=st.sampled_from([0o666, 0o660, None]),
+    gid=st.sampled_from([0, 1, None]),
+    permissions=st.sampled_from(["rw", "rwm", ""]),
+    type=st.sampled_from("cbup"),
 )
 mounts = st.builds(
-    Mount, st.just("/host"), st.sampled_from(PATHS), st.sampled_from([["ro", "bind"], ["bind"]])
+    Mount,
+    st.just("/host"),
+    st.sampled_from(PATHS),
+    st.sampled_from([["ro", "bind"], ["bind"]]),
+    st.sampled_from(["bind", "tmpfs"]),
 )
 hooks = st.builds(
     Hook,
@@ -33,6 +39,7 @@ hooks = st.builds(
     st.sampled_from(["/sbin/mount", "/x/hook"]),
     st.just(["mount", "x"]),
     st.just(["LC_ALL=C"]),
+    st.sampled_from([None, 5]),
 )
 
 
@@ -48,7 +55,14 @@ def edits_of(draw: st.DrawFn) -> Edits:
     edits.remove_hooks = draw(
         st.lists(st.sampled_from([p.rpartition("/")[2] for p in PROGRAMS[::2]]), max_size=2)
     )
+    edits.remove_devices = draw(st.lists(st.sampled_from(PATHS), max_size=3))
+    edits.remove_mounts = draw(st.lists(st.sampled_from(PATHS), max_size=3))
+    edits.net_devices = draw(
+        st.dictionaries(st.sampled_from(["eth0", "eth1"]), st.sampled_from(["a", "b"]), max_size=2)
+    )
+    edits.intel_rdt = draw(st.sampled_from([None, {"closID": "x"}, {"enableMonitoring": True}]))
     edits.bind_devices = draw(st.booleans())
+    edits.sort_mounts = draw(st.booleans())
     return edits
 
 
@@ -68,6 +82,8 @@ RULES = st.lists(
             {"allow": False, "access": "rwm"},
             {"allow": True, "access": "rwm"},
             {"allow": True, "type": "c", "major": 1, "minor": 1, "access": "rw"},
+            {"allow": True, "type": "c", "major": 1, "minor": 0, "access": "rwm"},
+            {"allow": True, "type": "b", "major": 1, "minor": 1, "access": "r"},
             None,
             "x",
         ]
@@ -104,8 +120,19 @@ SPECS = st.fixed_dictionaries(
                 {},
                 optional={
                     "devices": maybe(
-                        st.lists(st.fixed_dictionaries({"path": st.sampled_from(PATHS)}))
+                        st.lists(
+                            st.fixed_dictionaries(
+                                {"path": st.sampled_from(PATHS)},
+                                optional={
+                                    "type": st.sampled_from("cbup"),
+                                    "major": st.integers(0, 2),
+                                    "minor": st.integers(0, 2),
+                                },
+                            )
+                        )
                     ),
+                    "netDevices": maybe(st.just({"eth0": {"name": "a"}, "eth9": {}})),
+                    "intelRdt": maybe(st.just({"closID": "x", "l3CacheSchema": "L3:0=f"})),
                     "resources": maybe(
                         st.fixed_dictionaries(
                             {}, optional={"devices": maybe(RULES), "memory": st.just({"limit": 1})}
@@ -149,11 +176,8 @@ def test_everything_is_there_afterwards(spec: dict[str, Any], edits: Edits) -> N
         assert not [e for e in env if isinstance(e, str) and e.partition("=")[0] == name]
     linux = after.get("linux") or {}
     rules = (linux.get("resources") or {}).get("devices") or []
-    wanted = [
-        {"allow": True, "type": "c", "major": n.major, "minor": n.minor, "access": n.permissions}
-        for n in edits.device_nodes
-    ]
-    count = len({(n.major, n.minor) for n in edits.device_nodes})
+    wanted = [rule_of(n) for n in edits.device_nodes if n.permissions and n.type != "p"]
+    count = len({tuple(rule.items()) for rule in wanted})
     tail = rules[len(rules) - count :]
     assert all(rule in tail for rule in wanted)
     assert len(tail) == count
@@ -168,10 +192,29 @@ def test_everything_is_there_afterwards(spec: dict[str, Any], edits: Edits) -> N
         assert where.count(node.path.rstrip("/")) == 1
     for mount in edits.mounts:
         assert places.count(mount.container_path.rstrip("/")) == 1
+    ours = {n.path.rstrip("/") for n in edits.device_nodes}
+    removed = {p.rstrip("/") for p in edits.remove_devices}
+    assert not (removed - ours) & set(paths)
+    if edits.intel_rdt is not None:
+        assert linux["intelRdt"] == edits.intel_rdt
+    for host, name in edits.net_devices.items():
+        assert linux["netDevices"][host] == {"name": name}
+    wanted_hooks = [hook_of(hook) for hook in edits.hooks]
     for stage, present in (after.get("hooks") or {}).items():
         for hook in present or []:
-            if hook not in [{"path": h.path, "args": h.args, "env": h.env} for h in edits.hooks]:
+            if hook not in wanted_hooks:
                 assert hook["path"].rpartition("/")[2] not in edits.remove_hooks, stage
+
+
+def rule_of(node: DeviceNode) -> dict[str, Any]:
+    kind = "c" if node.type == "u" else node.type
+    numbers = {"major": node.major, "minor": node.minor}
+    return {"allow": True, "type": kind, **numbers, "access": node.permissions}
+
+
+def hook_of(hook: Hook) -> dict[str, Any]:
+    made = {"path": hook.path, "args": hook.args, "env": hook.env}
+    return made if hook.timeout is None else {**made, "timeout": hook.timeout}
 
 
 def made(**fields: Any) -> Edits:
@@ -303,3 +346,197 @@ def test_edits_as_plain_data() -> None:
     assert data["deviceNodes"][0]["hostPath"] == "/host/dev/nvidia0"
     assert data["mounts"] == [{"hostPath": "/h", "containerPath": "/x", "options": ["ro"]}]
     assert data["hooks"][0]["hookName"] == "createContainer"
+
+
+def test_all_edits_as_plain_data() -> None:
+    edits = made(
+        device_nodes=[DeviceNode("/dev/p", "/dev/p", 0, 0, None, None, None, "", "p")],
+        mounts=[Mount("tmpfs", "/x", ["size=1m"], "tmpfs")],
+        hooks=[Hook("poststop", "/h", ["h"], [], 5)],
+        additional_gids=[44],
+        intel_rdt={"closID": "x"},
+        net_devices={"eth1": "net1"},
+        remove_env=["A"],
+        remove_hooks=["b"],
+        remove_devices=["/dev/c"],
+        remove_mounts=["/d"],
+    )
+    shared = {
+        "deviceNodes": [
+            {"path": "/dev/p", "hostPath": "/dev/p", "type": "p", "major": 0, "minor": 0}
+            | {"permissions": "none"}
+        ],
+        "mounts": [
+            {"hostPath": "tmpfs", "containerPath": "/x", "options": ["size=1m"], "type": "tmpfs"}
+        ],
+        "hooks": [{"hookName": "poststop", "path": "/h", "args": ["h"], "env": [], "timeout": 5}],
+        "additionalGids": [44],
+        "intelRdt": {"closID": "x"},
+        "netDevices": [{"hostInterfaceName": "eth1", "name": "net1"}],
+    }
+    assert edits.container_edits() == shared
+    assert edits.to_json() == shared | {
+        "env": [],
+        "removeEnv": ["A"],
+        "removeHooks": ["b"],
+        "removeDevices": ["/dev/c"],
+        "removeMounts": ["/d"],
+        "bindDevices": False,
+    }
+
+
+def test_edits_without_anything_are_an_empty_cdi_section() -> None:
+    assert Edits().container_edits() == {}
+
+
+def test_edits_are_extended_by_others() -> None:
+    first = made(
+        env={"A": "1", "B": "1"},
+        additional_gids=[1],
+        net_devices={"e0": "a"},
+        intel_rdt={"closID": "x"},
+        remove_env=["R"],
+    )
+    first.extend(
+        made(
+            env={"B": "2"},
+            additional_gids=[2],
+            net_devices={"e0": "b", "e1": "c"},
+            mounts=[Mount("/h", "/x", [])],
+            sort_mounts=True,
+            bind_devices=True,
+        )
+    )
+    assert first.env == {"A": "1", "B": "2"}
+    assert first.additional_gids == [1, 2]
+    assert first.net_devices == {"e0": "b", "e1": "c"}
+    assert first.intel_rdt == {"closID": "x"}
+    assert [mount.host_path for mount in first.mounts] == ["/h"]
+    assert first.remove_env == ["R"]
+    assert first.sort_mounts
+    assert first.bind_devices
+    first.extend(made(intel_rdt={"closID": "y"}))
+    assert first.intel_rdt == {"closID": "y"}
+
+
+ENGINES_GPUS: dict[str, Any] = {
+    "devices": [
+        {"path": "/dev/nvidia0", "type": "c", "major": 195, "minor": 0},
+        {"path": "/dev/nvidia1", "type": "c", "major": 195, "minor": 1},
+        {"path": "/dev/null2", "type": "c", "major": 1, "minor": 3},
+        {"path": "/dev/null3", "type": "c", "major": 1, "minor": 3},
+    ],
+    "resources": {
+        "devices": [
+            {"allow": False, "access": "rwm"},
+            {"allow": True, "type": "c", "major": 195, "minor": 0, "access": "rwm"},
+            {"allow": True, "type": "c", "major": 195, "minor": 1, "access": "rwm"},
+            {"allow": False, "type": "c", "major": 195, "minor": 1, "access": "rwm"},
+            {"allow": True, "type": "b", "major": 195, "minor": 1, "access": "rwm"},
+            {"allow": True, "type": "c", "major": 195, "access": "r"},
+            {"allow": True, "type": "c", "major": 1, "minor": 3, "access": "rwm"},
+        ]
+    },
+}
+
+
+def test_devices_that_an_engine_injected_are_taken_out_with_their_rules() -> None:
+    after = applied({"linux": ENGINES_GPUS}, remove_devices=["/dev/nvidia1", "/dev/absent"])
+    paths = [device["path"] for device in after["linux"]["devices"]]
+    assert paths == ["/dev/nvidia0", "/dev/null2", "/dev/null3"]
+    before = ENGINES_GPUS["resources"]["devices"]
+    assert after["linux"]["resources"]["devices"] == before[:2] + before[3:]
+
+
+def test_a_rule_stays_while_another_node_needs_it() -> None:
+    after = applied({"linux": ENGINES_GPUS}, remove_devices=["/dev/null2"])
+    assert after["linux"]["resources"] == ENGINES_GPUS["resources"]
+    after = applied({"linux": ENGINES_GPUS}, remove_devices=["/dev/null2", "/dev/null3"])
+    assert len(after["linux"]["resources"]["devices"]) == 6
+
+
+def test_a_device_that_is_taken_out_and_added_is_there() -> None:
+    after = applied({"linux": ENGINES_GPUS}, remove_devices=["/dev/nvidia0"], device_nodes=[NODE])
+    assert [d["path"] for d in after["linux"]["devices"]][-1] == "/dev/nvidia0"
+    rules = after["linux"]["resources"]["devices"]
+    assert [r["access"] for r in rules if r.get("minor") == 0] == ["rw"]
+
+
+def test_mounts_that_an_engine_injected_are_taken_out() -> None:
+    spec = {"mounts": [{"destination": d} for d in ("/a", "/b/", "/c", "/b/c")]}
+    after = applied(spec, remove_mounts=["/b", "/c/", "/z"], mounts=[Mount("/h", "/c", [])])
+    assert [m["destination"] for m in after["mounts"]] == ["/a", "/b/c", "/c"]
+
+
+@pytest.mark.parametrize(
+    ("present", "added", "expected"),
+    [
+        (
+            ["/proc", "/dev", "/dev/pts", "/sys"],
+            ["/x"],
+            ["/proc", "/dev", "/dev/pts", "/sys", "/x"],
+        ),
+        (["/usr/data", "/z"], ["/usr"], ["/usr", "/usr/data", "/z"]),
+        (["/usr/data", "/z"], ["/usr/lib", "/usr"], ["/usr", "/usr/data", "/z", "/usr/lib"]),
+        (["/a/b/c"], ["/a/b", "/a"], ["/a", "/a/b", "/a/b/c"]),
+        (["/ab"], ["/a"], ["/ab", "/a"]),
+        (["/", "/a"], ["/a/b"], ["/", "/a", "/a/b"]),
+        (["/a", "/a/b"], ["/"], ["/", "/a", "/a/b"]),
+        # Whoever covers a mount of their own meant it.
+        (["/a/b/c", "/a"], ["/a/b"], ["/a/b/c", "/a", "/a/b"]),
+        (["/a/b/c", "/a", "/a/b/d"], ["/a/b"], ["/a/b/c", "/a", "/a/b", "/a/b/d"]),
+    ],
+)
+def test_mounts_of_cdi_devices_stand_where_they_cover_nothing(
+    present: list[str], added: list[str], expected: list[str]
+) -> None:
+    spec = {"mounts": [{"destination": destination} for destination in present]}
+    mounts = [Mount("/h", path, []) for path in added]
+    after = applied(spec, mounts=mounts, sort_mounts=True)
+    assert [m["destination"] for m in after["mounts"]] == expected
+
+
+def test_present_mounts_stay_as_they_are_written() -> None:
+    text = '{"mounts": [ {"destination" : "/a/b"} ,\n {"destination":"\\u002fc"} ]}'
+    after = apply(text, made(mounts=[Mount("/h", "/a", [])], sort_mounts=True))
+    ours = '{"destination":"/a","type":"bind","source":"/h","options":[]},'
+    assert after == text.replace('{"destination" :', ours + '{"destination" :')
+
+
+@pytest.mark.parametrize(
+    ("node", "device", "rules"),
+    [
+        (
+            DeviceNode("/dev/x", "/dev/x", 1, 2, None, None, None, "rwm", "b"),
+            {"path": "/dev/x", "type": "b", "major": 1, "minor": 2},
+            [{"allow": True, "type": "b", "major": 1, "minor": 2, "access": "rwm"}],
+        ),
+        (
+            DeviceNode("/dev/x", "/dev/x", 1, 2, 0o600, 7, 8, "r", "u"),
+            {"path": "/dev/x", "type": "u", "major": 1, "minor": 2}
+            | {"fileMode": 0o600, "uid": 7, "gid": 8},
+            [{"allow": True, "type": "c", "major": 1, "minor": 2, "access": "r"}],
+        ),
+        (
+            DeviceNode("/dev/x", "/dev/x", 0, 0, None, None, None, "rwm", "p"),
+            {"path": "/dev/x", "type": "p"},
+            None,
+        ),
+        (
+            DeviceNode("/dev/x", "/dev/x", 1, 2, None, None, None, "", "c"),
+            {"path": "/dev/x", "type": "c", "major": 1, "minor": 2},
+            None,
+        ),
+    ],
+)
+def test_kinds_of_nodes(node: DeviceNode, device: Any, rules: Any) -> None:
+    linux = applied({}, device_nodes=[node])["linux"]
+    assert linux["devices"] == [device]
+    assert linux.get("resources", {}).get("devices") == rules
+
+
+def test_intel_rdt_and_network_devices() -> None:
+    spec = {"linux": {"intelRdt": {"closID": "old", "memBwSchema": "x"}, "netDevices": {"e0": {}}}}
+    after = applied(spec, intel_rdt={"closID": "new"}, net_devices={"e0": "a", "e1": "b"})["linux"]
+    assert after["intelRdt"] == {"closID": "new"}
+    assert after["netDevices"] == {"e0": {"name": "a"}, "e1": {"name": "b"}}

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from gpushim.oci.jsonpatch import REMOVE, elements, patch, read
+from gpushim.oci.jsonpatch import REMOVE, Before, Value, elements, patch, read
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,11 +115,18 @@ def test_other_members_survive_byte_for_byte(text: str, added: list[str]) -> Non
 def test_elements_are_replaced_removed_and_appended(items: str, data: st.DataObject) -> None:
     values = json.loads(items)
     places = st.integers(0, max(len(values) - 1, 0))
-    replaced = data.draw(st.dictionaries(places, st.just("new") | st.just(REMOVE), max_size=3))
+    news = st.just("new") | st.just(REMOVE) | st.lists(st.just("put in")).map(Before)
+    replaced = data.draw(st.dictionaries(places, news, max_size=3))
     replaced = {k: v for k, v in replaced.items() if k < len(values)}
     result = patch(f'{{"l":{items}}}', {"l": lambda present: (replaced, ["end"])})
-    expected = [replaced.get(n, v) for n, v in enumerate(values)]
-    expected = [value for value in expected if value is not REMOVE] + ["end"]
+    expected = []
+    for number, value in enumerate(values):
+        new = replaced.get(number, value)
+        if isinstance(new, Before):
+            expected += [*new.values, value]
+        elif new is not REMOVE:
+            expected.append(new)
+    expected.append("end")
     assert json.loads(result)["l"] == expected
     kept = [items[b:e] for n, (b, e) in enumerate(elements(items, 0, 100)) if n not in replaced]
     start = result.index("[")
@@ -146,6 +153,10 @@ def add(*values: Any) -> Any:
         ('{"a":[ 1.0 , 2 ]}', {"a": add(3)}, '{"a":[ 1.0 , 2,3 ]}'),
         ('{"a":[1]}', {"a": add(1)}, '{"a":[1]}'),
         ('{"z":1,"a":[1]}', {"a": add(2), "y": add(3)}, '{"z":1,"a":[1,2],"y":[3]}'),
+        ('{"a": 1.0 }', {"a": Value(1)}, '{"a": 1.0 }'),
+        ('{"a": {"b":1} }', {"a": Value({"c": 2})}, '{"a": {"c":2} }'),
+        ('{"a":null}', {"a": Value({"c": 2})}, '{"a":{"c":2}}'),
+        ("{}", {"a": {"b": Value("x")}}, '{"a":{"b":"x"}}'),
         ('\n{"a":[1]} trailing', {"a": add(2)}, '\n{"a":[1,2]} trailing'),
     ],
 )  # fmt: skip

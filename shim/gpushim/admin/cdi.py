@@ -1,0 +1,33 @@
+"""gpushimctl cdi: devices of the Container Device Interface, and the spec files that describe them.
+
+Each action is a module of this package with `add` and `run`, as a verb is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from types import ModuleType
+
+from ..places import Places
+
+# Name -> module with `add` and `run`, what it does; in the order of help.
+ACTIONS: dict[str, tuple[ModuleType, str]] = {}
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, (module, text) in ACTIONS.items():
+        action = actions.add_parser(
+            name,
+            help=text,
+            description=text + ".",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        module.add(action)
+
+
+def run(arguments: argparse.Namespace, places: Places) -> int:
+    module, _ = ACTIONS[arguments.action]
+    status: int = module.run(arguments, places)
+    return status

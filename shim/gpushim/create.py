@@ -49,46 +49,79 @@ NodeFacts = dict[str, tuple[int, int, int, int, int]]
 
 
 def create(call: Call) -> None:
-    """Gives the container the GPUs that its spec asks for; raises GpushimError if it can't."""
+    """Gives the container what its spec asks for; raises GpushimError if it can't."""
     bundle = _load(call)
     if bundle is None:
         return
-    container = describe(bundle)
-    if visible_devices(variable(container.environment, VISIBLE_DEVICES)) is None:
+    asked = gather_all(call, bundle)
+    if asked is None:
         _leave_as_it_was(bundle)
         _forget_former(call)
         return
     _refuse_taken_name(call)
     call.log.step("bundle")
 
-    snapshot = obtain(call.places, capability_key(list(DEFAULT_CAPABILITIES)))
-    configure_log(call, snapshot)
-    supported = snapshot.config.texts("request.supported-driver-capabilities")
-    request = read_request(container.environment, supported)
+    understood = understand(call, asked)
+    container = describe(bundle, asked.environment)
+    request = understood.request
     if request is None:
+        _leave_as_it_was(bundle)
+        if understood.snapshot is None or not adopt(call, bundle, asked, container, understood):
+            _forget_former(call)
         return
-    call.log.fields["request"] = request.to_json()
-    snapshot, grant, facts = decide(call, snapshot, request)
-    call.log.fields["grant"] = grant.to_json()
-    call.log.step("grant")
 
     # With nothing to change, this finds out a spec of odd types before anything is written.
     apply_to(bundle, Edits())
-    edits, library_path = _edits(call, container, snapshot, grant, facts)
-    text = apply_to(bundle, edits)
-    call.log.fields["edits"] = edits.to_json()
+    given = _give(call, asked, container, understood, request)
+    text = apply_to(bundle, given.edits)
+    call.log.fields["edits"] = given.edits.to_json()
     call.log.step("edits")
 
     # The spec comes last: if either fails, it is as it was, and so is all else.
-    decision.keep(call, bundle, request, grant, edits, library_path)
+    decision.keep(call, bundle, request, given)
     call.log.step("record")
     try:
-        store(bundle, text, {"grant": decision.note(grant, facts)})
+        store(bundle, text, {"grant": decision.note(given.grant, given.facts)})
     except GpushimError:
         decision.drop(call)
         raise
     call.log.step("spec")
     call.log.write("info", "granted", dumps)
+
+
+def _give(
+    call: Call, asked: Asked, container: Container, understood: Understood, request: Request
+) -> Given:
+    """Decides, and makes the Edits. Raises GpushimError for what can't be given.
+
+    A container that may start without a GPU does, whatever the reason that there is none.
+    """
+    given = Given()
+    if request.cdi:
+        from gpushim.cdi.resolve import resolve
+
+        given.edits.add(resolve(request.cdi, call.places, understood.config))
+    if not request.driver:
+        return given
+    try:
+        if understood.snapshot is None:
+            assert understood.problem is not None
+            raise understood.problem
+        snapshot, grant, facts = decide(call, understood.snapshot, request)
+    except GpushimError as error:
+        if not request.keys.get("optional"):
+            raise
+        call.log.warn(f"The container starts without a GPU, which is optional for it: {error}")
+        given.edits.add(without_gpu(container))
+        return given
+    given.grant, given.facts = grant, facts
+    call.log.fields["grant"] = grant.to_json()
+    call.log.step("grant")
+    edits, given.library_path = edits_for(
+        call, asked, container, snapshot, request, grant, facts
+    )
+    given.edits.add(edits)
+    return given
 
 
 def _load(call: Call) -> Bundle | None:
@@ -134,114 +167,6 @@ def _leave_as_it_was(bundle: Bundle) -> None:
         raise GpushimError(
             f"The original of {bundle.config_path} cannot be put back: {why(error)}."
         ) from None
-
-
-def configure_log(call: Call, snapshot: Snapshot) -> None:
-    config = snapshot.config
-    call.log.path = config.text("runtime.log-file") or call.places.default_log_file
-    call.log.level = config.text("runtime.log-level")
-    call.log.max_size = config.size("runtime.log-max-size")
-    call.log.fields["id"] = call.invocation.container_id
-    call.log.warnings += snapshot.problems
-    call.log.step("snapshot")
-
-
-def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, Grant, NodeFacts]:
-    """The grant, its device nodes as they are now, and a snapshot that has its driver tree.
-
-    What seems not to be there is looked for once more by a refresh before it is an error: a GPU
-    that was plugged in or repaired, a node that nobody has made yet.
-    """
-    key = capability_key(request.capabilities)
-    if not snapshot.has_tree(key):
-        snapshot = obtain(call.places, key)
-    try:
-        grant = grant_named(request, snapshot.inventory.gpus)
-    except Unavailable:
-        snapshot = refresh_again(call.places, key, "a GPU that was asked for is not usable", [])
-        grant = grant_named(request, snapshot.inventory.gpus)
-    dev_root = snapshot.config.text("host.dev-root")
-    facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
-    if missing:
-        minors = [gpu.minor for gpu in grant.gpus]
-        snapshot = refresh_again(call.places, key, f"{missing[0]} is missing", minors)
-        grant = grant_named(request, snapshot.inventory.gpus)
-        facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
-    if missing:
-        raise GpushimError(
-            f"GPUs were asked for by {request.sources['devices']}, but the device node "
-            f"{dev_root}/{missing[0]} is missing and could not be made.",
-            "Run 'nvidia-modprobe -u -c 0' or 'gpushimctl doctor'.",
-        )
-    return snapshot, grant, facts
-
-
-def _stat_nodes(dev_root: str, names: list[str]) -> tuple[NodeFacts, list[str]]:
-    found = {name: node_facts(dev_root, name) for name in names}
-    facts = {name: fact for name, fact in found.items() if fact is not None}
-    control = facts.get("nvidiactl")
-    for name, fact in facts.items():
-        # The driver numbers a GPU's node as it names it; another one is another GPU's, or none's.
-        number = name.removeprefix("nvidia")
-        if control and number.isdecimal() and fact[:2] != (control[0], int(number)):
-            raise GpushimError(
-                f"The device node {dev_root}/{name} has the numbers {fact[0]}:{fact[1]}, which are "
-                f"not those of the driver's GPU {number} ({control[0]}:{number}).",
-                f"Remove it ('rm {dev_root}/{name}'); it is made anew by the next container.",
-            )
-    return facts, [name for name in names if name not in facts]
-
-
-def _edits(
-    call: Call, container: Container, snapshot: Snapshot, grant: Grant, facts: NodeFacts
-) -> tuple[Edits, str]:
-    """All that is to change, and the directories that LD_LIBRARY_PATH has to name ("" if none)."""
-    config, inventory, log = snapshot.config, snapshot.inventory, call.log
-    edits = Edits()
-    edits.bind_devices = container.user_namespace
-    device_edits(edits, config.text("host.dev-root"), facts)
-    if "nvidia-uvm" in facts:
-        warning = uvm_warning(config.text("host.proc-root"), facts["nvidia-uvm"][0])
-        if warning:
-            log.warn(warning)
-    log.warnings += mig_warnings(grant.gpus)
-    if container.privileged:
-        log.warn(
-            "The container may use every device of the host (it is privileged): it sees all GPUs, "
-            "whatever it was granted."
-        )
-    elif container.every_gpu:
-        log.warn(
-            "The container's own device rules allow all GPUs: it can use them by nodes that it "
-            "makes, whatever it was granted."
-        )
-    gpus = [(gpu.index, gpu.uuid) for gpu in grant.gpus]
-    strict = config.text("request.cuda-visible-devices") == "strict"
-    # What is refused here is so before the container's root is written to.
-    container_environment(container.environment, gpus, "", strict)
-    tree = inventory.trees[capability_key(grant.capabilities)]
-    sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
-    has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
-    params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
-    with RootFs(container.root) as root:
-        container.obstacles = find_obstacles(root)
-        place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
-        target = Target(tree, place, posix.uname().machine)
-        may_write = (
-            config.text("inject.rootfs-write") == "private"
-            and not container.readonly
-            and private(root, call.invocation.container_id)
-        )
-        over = container.mounted_over(CACHE)
-        outcome = make_visible(root, target, may_write, is_host_root(root), call.places, over)
-    edits.mounts += outcome.mounts
-    log.warnings += outcome.warnings
-    log.fields["notes"] = outcome.written + outcome.notes
-    library_path = ":".join(outcome.library_path)
-    environment, said = container_environment(container.environment, gpus, library_path, strict)
-    edits.env.update(environment)
-    log.warnings += said
-    return edits, library_path
 
 
 def _is_there(path: str) -> bool:

@@ -7,6 +7,7 @@ import time
 
 from gpushim import records
 from gpushim.errors import GpushimError, why
+from gpushim.host.devicenodes import gpu_node, instance_nodes
 from gpushim.oci.files import real_path
 from gpushim.oci.invocation import state_root
 
@@ -14,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.allocate.grant import Grant
     from gpushim.create import NodeFacts
+    from gpushim.host.model import Gpu
     from gpushim.main import Call
     from gpushim.oci.bundle import Bundle
     from gpushim.oci.edits import Edits
@@ -21,15 +23,23 @@ if TYPE_CHECKING:
 
 
 def note(grant: Grant, facts: NodeFacts) -> list[dict[str, object]]:
-    """The granted GPUs with their device numbers, as kept beside the spec for a later restore."""
-    return [
+    """The granted devices with their device numbers, as kept beside the spec for a later restore.
+
+    For a MIG device index, minor and device are those of its GPU, and "nodes" has those of its
+    instances.
+    """
+
+    def of(gpu: Gpu, uuid: str) -> dict[str, object]:
+        device = list(facts[gpu_node(gpu.minor)][:2])
+        return {"index": gpu.index, "uuid": uuid, "minor": gpu.minor, "device": device}
+
+    whole = [of(gpu, gpu.uuid) for gpu in grant.gpus]
+    return whole + [
         {
-            "index": gpu.index,
-            "uuid": gpu.uuid,
-            "minor": gpu.minor,
-            "device": list(facts[f"nvidia{gpu.minor}"][:2]),
+            **of(gpu, mig.uuid),
+            "nodes": {name: list(facts[name][:2]) for name in instance_nodes(mig)},
         }
-        for gpu in grant.gpus
+        for gpu, mig in grant.mig
     ]
 
 

@@ -21,6 +21,8 @@ from gpushim.oci.jsontext import dumps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpushim.main import Call
     from gpushim.records import Record
 
@@ -67,7 +69,7 @@ def add_variables(text: str, record: Record) -> str:
     try:
         whole = read(text)
         present = whole.found["env"][2] if "env" in whole.found else []
-        gpus = [(gpu["index"], gpu["uuid"]) for gpu in record.data["grant"]["gpus"]]
+        gpus = _devices(record.data["grant"])
         edits = Edits()
         edits.env, _ = container_environment(
             present if isinstance(present, list) else [],
@@ -78,3 +80,13 @@ def add_variables(text: str, record: Record) -> str:
         return patch(text, {"env": environment(edits)}, whole)
     except (ValueError, KeyError, TypeError):
         return text  # a record that is damaged has nothing to say, too
+
+
+def _devices(grant: dict[str, Any]) -> list[tuple[str, str]]:
+    """(name on this host, UUID) of each device of a grant, in the order that create had.
+
+    The first records knew no MIG devices.
+    """
+    found = [(str(gpu["index"]), gpu["uuid"]) for gpu in grant["gpus"]]
+    found += [(mig["name"], mig["uuid"]) for mig in grant.get("mig", [])]
+    return sorted(found, key=lambda device: [int(part) for part in device[0].split(":")])

@@ -68,13 +68,13 @@ def changed(text: str) -> str:
     found = container(json.loads(text))
     request = read_request(found.environment, CAPABILITIES)
     assert request is not None
-    grant = grant_named(request, GPUS)
+    grant = grant_named(request, GPUS, {})
     edits = Edits()
     edits.bind_devices = found.user_namespace
     device_edits(edits, "/dev", {name: facts(name) for name in needed_nodes(grant)})
     driver_edits(edits, found, grant, MACHINE, TREE, SOCKETS)
     params_hook(edits, found, MACHINE, "/run/gpushim/params", True)
-    gpus = [(gpu.index, gpu.uuid) for gpu in grant.gpus]
+    gpus = grant.devices()
     edits.env, _ = container_environment(found.environment, gpus, "", False)
     return apply(text, edits)
 

@@ -11,6 +11,10 @@ from _stat import S_IMODE, S_ISCHR
 
 from . import procfiles
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .model import MigDevice
+
 CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 MODESET_NODE = "nvidia-modeset"
 MODESET_CAPABILITIES = ("display", "graphics")
@@ -19,6 +23,16 @@ MODESET_CAPABILITIES = ("display", "graphics")
 def gpu_node(minor: int) -> str:
     """The name of a GPU's node in the dev root."""
     return f"nvidia{minor}"
+
+
+def capability_node(minor: int) -> str:
+    """The name of the node of one of the driver's capabilities, such as a MIG instance."""
+    return f"nvidia-caps/nvidia-cap{minor}"
+
+
+def instance_nodes(mig: MigDevice) -> list[str]:
+    """The names of the nodes of a MIG device's GPU instance and compute instance."""
+    return [capability_node(mig.gpu_instance_minor), capability_node(mig.compute_instance_minor)]
 
 
 def node_facts(dev_root: str, name: str) -> tuple[int, int, int, int, int] | None:

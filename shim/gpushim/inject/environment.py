@@ -18,15 +18,16 @@ _NO_DEVICE = ("", "-1", "NoDevFiles")
 
 def container_environment(
     environment: Sequence[object],
-    gpus: Sequence[tuple[int, str]],
+    gpus: Sequence[tuple[str, str]],
     library_path: str,
     strict: bool,
 ) -> tuple[dict[str, str], list[str]]:
     """What to set in a container's environment, and what to say about it.
 
-    environment: the container's own NAME=value entries; gpus: (host index, UUID) of the granted
-    ones; library_path: directories for LD_LIBRARY_PATH, joined by colons, or "". Raises
-    GpushimError for a CUDA_VISIBLE_DEVICES that leaves CUDA without a device, if `strict`.
+    environment: the container's own NAME=value entries; gpus: (name on this host, UUID) of each
+    granted device, "0" or for a MIG device "0:1"; library_path: directories for LD_LIBRARY_PATH,
+    joined by colons, or "". Raises GpushimError for a CUDA_VISIBLE_DEVICES that leaves CUDA without
+    a device, if `strict`.
     """
     # UUIDs mean the same inside and outside; with no GPU no second injector may find work to do.
     changed = {VISIBLE_DEVICES: ",".join(uuid for _, uuid in gpus) or "void"}
@@ -52,7 +53,7 @@ def container_environment(
     return changed, said
 
 
-def cuda_visible_devices(value: str, gpus: Sequence[tuple[int, str]]) -> tuple[str | None, str]:
+def cuda_visible_devices(value: str, gpus: Sequence[tuple[str, str]]) -> tuple[str | None, str]:
     """What CUDA would make of CUDA_VISIBLE_DEVICES in a container that has `gpus`.
 
     Returns (new value or None to leave it, sentence or ""). CUDA numbers the container's devices
@@ -64,7 +65,7 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[int, str]]) -> tuple[s
     entries = [entry.strip() for entry in value.split(",")]
     if _valid_inside(entries[0], gpus):
         return None, ""
-    by_index = {str(index): uuid for index, uuid in gpus}
+    by_index = dict(gpus)
     if all(entry in by_index for entry in entries):
         translated = ",".join(by_index[entry] for entry in entries)
         return translated, (
@@ -78,7 +79,7 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[int, str]]) -> tuple[s
     )
 
 
-def _valid_inside(entry: str, gpus: Sequence[tuple[int, str]]) -> bool:
+def _valid_inside(entry: str, gpus: Sequence[tuple[str, str]]) -> bool:
     if entry.isascii() and entry.isdigit():
         return len(entry) <= 4 and int(entry) < len(gpus)
     if not entry.startswith("GPU-") or len(entry) == len("GPU-"):

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from gpushim.errors import GpushimError
-from gpushim.host.devicenodes import CONTROL_NODES, MODESET_CAPABILITIES, MODESET_NODE, gpu_node
+from gpushim.host.devicenodes import (
+    CONTROL_NODES,
+    MODESET_CAPABILITIES,
+    MODESET_NODE,
+    gpu_node,
+    instance_nodes,
+)
 from gpushim.inject.container import NVIDIA_SMI
 from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
 
@@ -26,22 +32,41 @@ ESSENTIAL_LIBRARIES = {"compute": "libcuda.so.1", "utility": "libnvidia-ml.so.1"
 
 
 def needed_nodes(grant: Grant) -> list[str]:
-    """Names of the device nodes that a grant needs, in the dev root; none without a GPU."""
-    if not grant.gpus:
+    """Names of the device nodes that a grant needs, in the dev root; none without a device.
+
+    Of a MIG device these are its GPU's own node and those of its GPU instance and compute instance
+    (NVIDIA's MIG user guide, "Device nodes and capabilities").
+    """
+    boards = grant.boards()
+    if not boards:
         return []
     names = list(CONTROL_NODES)
     if any(capability in grant.capabilities for capability in MODESET_CAPABILITIES):
         names.append(MODESET_NODE)
-    return names + [gpu_node(gpu.minor) for gpu in grant.gpus]
+    names += [gpu_node(gpu.minor) for gpu in boards]
+    for _, mig in grant.mig:
+        names += [name for name in instance_nodes(mig) if name not in names]
+    return names
 
 
 def mig_warnings(gpus: Iterable[Gpu]) -> list[str]:
-    """A sentence for each GPU that CUDA can't use as a whole (NVIDIA's MIG user guide)."""
+    """A sentence for each GPU that CUDA can't use as a whole (NVIDIA's MIG user guide).
+
+    gpus: those that are granted as a whole, as the vendor's runtime does with what is named so.
+    """
+    in_mig_mode = [gpu for gpu in gpus if gpu.mig_enabled]
+    if not in_mig_mode:
+        return []
+    from gpushim.allocate.names import mig_words
+
     return [
-        f"MIG mode is on for GPU {gpu.index} ({gpu.uuid}): CUDA needs a MIG device, which this "
-        "version of gpushim does not grant."
-        for gpu in gpus
-        if gpu.mig_enabled
+        f"GPU {gpu.index} ({gpu.uuid}) is in MIG mode, and CUDA can't use it as a whole: "
+        + (
+            f"ask for its MIG devices ({mig_words(gpu)})."
+            if gpu.mig_devices
+            else "make MIG devices with nvidia-smi mig, and ask for these."
+        )
+        for gpu in in_mig_mode
     ]
 
 

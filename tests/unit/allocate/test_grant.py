@@ -33,7 +33,7 @@ def request(*devices: str) -> Request:
 
 
 def uuids_of(grant: Grant) -> list[str]:
-    return [gpu.uuid for gpu in grant.gpus]
+    return grant.uuids()
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def uuids_of(grant: Grant) -> list[str]:
     ],
 )
 def test_names(devices: list[str], indices: list[int]) -> None:
-    grant = grant_named(request(*devices), machine())
+    grant = grant_named(request(*devices), machine(), {})
     assert [gpu.index for gpu in grant.gpus] == indices
     assert uuids_of(grant) == [machine()[index].uuid for index in indices]
     assert grant.capabilities == ["compute"]
@@ -72,10 +72,10 @@ NOT_THERE = [
 def test_what_is_not_there(name: str) -> None:
     """B36: the sentence names what was asked for and what exists; nothing is given in part."""
     with pytest.raises(Unavailable) as caught:
-        grant_named(request("0", name), machine())
+        grant_named(request("0", name), machine(), {})
     said = str(caught.value)
     assert "NVIDIA_VISIBLE_DEVICES=0," in said
-    assert f"there is no GPU '{brief(name)}' here" in caught.value.sentence
+    assert f"'{brief(name)}' here" in caught.value.sentence
     for gpu in machine():
         assert f"{gpu.index} = {gpu.model} {gpu.uuid}" in said
     assert "lost from the bus" in said
@@ -90,7 +90,7 @@ def test_what_is_not_there(name: str) -> None:
         ("None", "none in lower case"),
         ("MIG-" + A[4:], "MIG devices"),
         ("0:1", "MIG devices"),
-        ("nvidia.com/gpu=0", "CDI names"),
+        ("nvidia.com/gpu=0", "VENDOR/CLASS"),
         ("9", "by index or UUID"),
         ("-1", "Ask for one of these"),
         ("٣-٤", "Ask for one of these"),
@@ -98,7 +98,7 @@ def test_what_is_not_there(name: str) -> None:
 )
 def test_the_hint_fits_what_was_meant(name: str, hint: str) -> None:
     with pytest.raises(Unavailable) as caught:
-        grant_named(request(name), machine())
+        grant_named(request(name), machine(), {})
     assert hint in caught.value.hint
 
 
@@ -106,7 +106,7 @@ def test_a_name_that_is_two_gpus() -> None:
     """B43: only a unique prefix is a name."""
     for name in ("GPU-7af7a99b", "GPU-7AF7"):
         with pytest.raises(Unavailable) as caught:
-            grant_named(request(name), machine())
+            grant_named(request(name), machine(), {})
         assert A in str(caught.value)
         assert B in str(caught.value)
         assert C not in str(caught.value)
@@ -114,7 +114,7 @@ def test_a_name_that_is_two_gpus() -> None:
 
 def test_a_whole_uuid_that_begins_another_is_no_ambiguity() -> None:
     gpus = [Gpu(0, "GPU-1", 0, "x", "m"), Gpu(1, "GPU-12", 1, "y", "m")]
-    assert uuids_of(grant_named(request("GPU-1"), gpus)) == ["GPU-1"]
+    assert uuids_of(grant_named(request("GPU-1"), gpus, {})) == ["GPU-1"]
 
 
 @pytest.mark.parametrize(
@@ -123,19 +123,19 @@ def test_a_whole_uuid_that_begins_another_is_no_ambiguity() -> None:
 )
 def test_a_broken_gpu_by_name(name: str, why: str) -> None:
     """B54: the others are given; this one is refused with what is wrong with it."""
-    assert uuids_of(grant_named(request("0"), machine())) == [A]
+    assert uuids_of(grant_named(request("0"), machine(), {})) == [A]
     with pytest.raises(Unavailable, match=why):
-        grant_named(request("0", name), machine())
+        grant_named(request("0", name), machine(), {})
 
 
 def test_all_of_none() -> None:
     with pytest.raises(Unavailable, match="no GPU that its driver knows of"):
-        grant_named(request("all"), [])
+        grant_named(request("all"), [], {})
     with pytest.raises(Unavailable, match="none that works"):
-        grant_named(request("all"), machine()[3:])
+        grant_named(request("all"), machine()[3:], {})
     with pytest.raises(Unavailable, match="no GPU that its driver knows of"):
-        grant_named(request("0"), [])
-    assert grant_named(request(), []).gpus == []
+        grant_named(request("0"), [], {})
+    assert grant_named(request(), [], {}).gpus == []
 
 
 MEANINGFUL = [
@@ -159,7 +159,7 @@ hostile = st.lists(
 @given(hostile)
 def test_a_sentence_never_has_words_that_docker_reads(name: str) -> None:
     try:
-        grant_named(request(name), machine())
+        grant_named(request(name), machine(), {})
     except Unavailable as error:
         said = str(error)
         assert "\n" not in said
@@ -171,7 +171,8 @@ def test_a_sentence_never_has_words_that_docker_reads(name: str) -> None:
 
 
 def test_what_is_kept_of_a_grant() -> None:
-    assert grant_named(request("2"), machine()).to_json() == {
+    assert grant_named(request("2"), machine(), {}).to_json() == {
         "gpus": [{"index": 2, "uuid": C, "minor": 0, "model": "NVIDIA H100"}],
+        "mig": [],
         "capabilities": ["compute"],
     }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 ONE, THREE = "GPU-11111111-aaaa", "GPU-33333333-bbbb"
-GPUS = [(1, ONE), (3, THREE)]
+GPUS = [("1", ONE), ("3", THREE)]
 
 ALONE = "left alone"
 WARNED = "a warning"

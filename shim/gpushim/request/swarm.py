@@ -1,0 +1,83 @@
+"""Docker Swarm's generic resources, which reach a service as variables DOCKER_RESOURCE_<KIND>.
+
+Source: moby, daemon/cluster/executor/container (EnvFormat of generic resources); the setting
+swarm-resource of NVIDIA's runtime. The value is a list of what the node was told to hand out, for
+GPUs their UUIDs or the beginnings of them, or a number where the node only counts.
+"""
+
+from __future__ import annotations
+
+from gpushim.request.nvidia import brief, variable, variables, visible_devices
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PREFIX = "DOCKER_RESOURCE_"
+_UUID_DIGITS = frozenset("0123456789abcdefABCDEF-")
+
+
+def swarm_devices(
+    environment: Sequence[object], configured: Sequence[str]
+) -> tuple[list[str] | None, str] | None:
+    """The devices that Swarm assigned, and which variables say so; None if none does.
+
+    configured: the variables to look at, in their order; empty means every DOCKER_RESOURCE_
+    variable that holds UUIDs of GPUs and nothing else. The devices are as `visible_devices` gives
+    them, so None where the variables that are set name nothing: then the container gets no GPU,
+    whatever NVIDIA_VISIBLE_DEVICES says.
+    """
+    found = _counted(environment, configured)
+    if not found:
+        return None
+    devices = visible_devices(",".join(found.values()))
+    source = " and ".join(f"{name}={brief(value)}" for name, value in found.items())
+    return devices, f"environment {source}"
+
+
+def ignored_resources(environment: Sequence[object], configured: Sequence[str]) -> list[str]:
+    """A sentence on each DOCKER_RESOURCE_ variable that seems to be about GPUs and is not counted.
+
+    Whoever relies on it would find that all replicas on a node share the same GPUs.
+    """
+    counted = _counted(environment, configured)
+    return [
+        f"{name}={brief(value)} is not counted as a request for GPUs: "
+        + (
+            f"request.swarm-resource names only {', '.join(configured)}."
+            if configured
+            else "it holds no UUIDs of GPUs, such as GPU-7af7a99b, which is what the node's "
+            "generic resources have to name."
+        )
+        for name, value in variables(environment, PREFIX).items()
+        if "GPU" in name[len(PREFIX) :].upper() and name not in counted
+    ]
+
+
+def _counted(environment: Sequence[object], configured: Sequence[str]) -> dict[str, str]:
+    """Name -> value of the variables that count, in the order in which they do."""
+    if configured:
+        values = {name: variable(environment, name) for name in configured}
+        return {name: value for name, value in values.items() if value is not None}
+    every = variables(environment, PREFIX)
+    return {name: value for name, value in every.items() if _names_gpus(value)}
+
+
+def _names_gpus(value: str) -> bool:
+    names = [name for name in (part.strip() for part in value.split(",")) if name]
+    return bool(names) and all(_is_uuid(name) for name in names)
+
+
+def _is_uuid(name: str) -> bool:
+    """Whether this is the UUID of a GPU or a MIG device, or the beginning of one.
+
+    There are GPU-<uuid>, MIG-<uuid> and, from drivers before 470, MIG-GPU-<uuid>/<gi>/<ci>.
+    """
+    kind, _, rest = name.partition("-")
+    if kind not in ("GPU", "MIG"):
+        return False
+    if kind == "MIG" and rest.startswith("GPU-"):
+        rest, *instances = rest[len("GPU-") :].split("/")
+        if len(instances) > 2 or not all(part.isascii() and part.isdigit() for part in instances):
+            return False
+    return bool(rest.strip("-")) and _UUID_DIGITS.issuperset(rest)

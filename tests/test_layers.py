@@ -25,14 +25,35 @@ ORDER = [
     ["allocate"],
     ["limits"],
     ["inject"],
-    ["records"],
-    ["decision", "create", "execute", "restore", "main", "linked", "entry", "link"],
+    ["records", "refusals"],
+    [
+        "asking",
+        "granting",
+        "injection",
+        "decision",
+        "create",
+        "execute",
+        "restore",
+        "main",
+        "linked",
+        "entry",
+        "link",
+    ],
     ["engines"],
     ["observe"],
     ["admin"],
 ]
 RANK = {name: rank for rank, row in enumerate(ORDER) for name in row}
-CREATE_PATH = ["decision", "create", "execute", "restore", "main"]
+CREATE_PATH = [
+    "asking",
+    "granting",
+    "injection",
+    "decision",
+    "create",
+    "execute",
+    "restore",
+    "main",
+]
 
 
 class Import:

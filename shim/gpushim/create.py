@@ -10,42 +10,25 @@ import posix
 from errno import EFBIG
 
 from gpushim import decision
-from gpushim.allocate.grant import Grant, Unavailable, grant_named
+from gpushim.asking import gather_all, understand
+from gpushim.decision import Given
 from gpushim.errors import GpushimError, why
-from gpushim.host.devicenodes import node_facts, uvm_warning
-from gpushim.host.model import capability_key
-from gpushim.inject.container import describe, find_obstacles
-from gpushim.inject.environment import container_environment
-from gpushim.inject.gpus import (
-    device_edits,
-    driver_edits,
-    mig_warnings,
-    needed_nodes,
-    params_hook,
-)
-from gpushim.inject.loadercache import CACHE, Target, make_visible
+from gpushim.granting import decide
+from gpushim.inject.container import describe
+from gpushim.injection import edits_for, without_gpu
 from gpushim.oci.apply import apply
 from gpushim.oci.bundle import MAX_SIZE, Bundle, UnreadableSpec, load, restore_original, store
 from gpushim.oci.edits import Edits
 from gpushim.oci.jsontext import dumps
-from gpushim.oci.rootfs import RootFs
-from gpushim.oci.rootkind import is_host_root, private
-from gpushim.request.nvidia import (
-    DEFAULT_CAPABILITIES,
-    VISIBLE_DEVICES,
-    read_request,
-    variable,
-    visible_devices,
-)
-from gpushim.snapshot import Snapshot, obtain, refresh_again
+from gpushim.request.gather import TRIGGERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpushim.asking import Understood
     from gpushim.inject.container import Container
     from gpushim.main import Call
+    from gpushim.request.gather import Asked
     from gpushim.request.request import Request
-
-NodeFacts = dict[str, tuple[int, int, int, int, int]]
 
 
 def create(call: Call) -> None:
@@ -66,7 +49,7 @@ def create(call: Call) -> None:
     request = understood.request
     if request is None:
         _leave_as_it_was(bundle)
-        if understood.snapshot is None or not adopt(call, bundle, asked, container, understood):
+        if not _adopt(call, bundle, asked, container, understood):
             _forget_former(call)
         return
 
@@ -81,12 +64,34 @@ def create(call: Call) -> None:
     decision.keep(call, bundle, request, given)
     call.log.step("record")
     try:
-        store(bundle, text, {"grant": decision.note(given.grant, given.facts)})
+        store(bundle, text, {"grant": decision.note(given)})
     except GpushimError:
         decision.drop(call)
         raise
     call.log.step("spec")
     call.log.write("info", "granted", dumps)
+
+
+def _adopt(
+    call: Call, bundle: Bundle, asked: Asked, container: Container, understood: Understood
+) -> bool:
+    """Puts on record the GPUs whose nodes are in the spec already; whether there are any.
+
+    The engine gave them, for a CDI name or a node that the user named; the spec stays as it is.
+    """
+    if understood.snapshot is None or not asked.nodes or container.privileged:
+        return False
+    from gpushim.inject.injected import adopted
+
+    found = adopted(asked.nodes, understood.snapshot.inventory.gpus)
+    if found is None:
+        return False
+    request, grant = found
+    call.log.fields["request"] = request.to_json()
+    call.log.fields["grant"] = grant.to_json()
+    decision.keep(call, bundle, request, Given(grant, by_engine=True))
+    call.log.write("info", "granted by the engine", dumps)
+    return True
 
 
 def _give(
@@ -100,7 +105,7 @@ def _give(
     if request.cdi:
         from gpushim.cdi.resolve import resolve
 
-        given.edits.add(resolve(request.cdi, call.places, understood.config))
+        given.edits.extend(resolve(request.cdi, call.places, understood.config))
     if not request.driver:
         return given
     try:
@@ -112,15 +117,13 @@ def _give(
         if not request.keys.get("optional"):
             raise
         call.log.warn(f"The container starts without a GPU, which is optional for it: {error}")
-        given.edits.add(without_gpu(container))
+        given.edits.extend(without_gpu(container))
         return given
     given.grant, given.facts = grant, facts
     call.log.fields["grant"] = grant.to_json()
     call.log.step("grant")
-    edits, given.library_path = edits_for(
-        call, asked, container, snapshot, request, grant, facts
-    )
-    given.edits.add(edits)
+    edits, given.library_path = edits_for(call, asked, container, snapshot, request, grant, facts)
+    given.edits.extend(edits)
     return given
 
 
@@ -138,7 +141,7 @@ def _load(call: Call) -> Bundle | None:
         return None
     except UnreadableSpec as error:
         # Where nothing can be a request, plain or in an escape, the low-level runtime is to judge.
-        if f'"{VISIBLE_DEVICES}=' in error.text or "\\u00" in error.text:
+        if any(word in error.text for word in TRIGGERS):
             raise
         return None
 

@@ -6,28 +6,50 @@ import posix
 import time
 
 from gpushim import records
+from gpushim.allocate.grant import Grant
 from gpushim.errors import GpushimError, why
 from gpushim.host.devicenodes import gpu_node, instance_nodes
+from gpushim.oci.edits import Edits
 from gpushim.oci.files import real_path
 from gpushim.oci.invocation import state_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpushim.allocate.grant import Grant
-    from gpushim.create import NodeFacts
+    from gpushim.granting import NodeFacts
     from gpushim.host.model import Gpu
     from gpushim.main import Call
     from gpushim.oci.bundle import Bundle
-    from gpushim.oci.edits import Edits
     from gpushim.request.request import Request
 
 
-def note(grant: Grant, facts: NodeFacts) -> list[dict[str, object]]:
+class Given:
+    """What a container is given.
+
+    grant: None where it gets CDI devices alone, or starts without a GPU; facts: the numbers of its
+    device nodes; library_path: what LD_LIBRARY_PATH has to name, in later processes, too;
+    by_engine: whether all of it was in the spec already.
+    """
+
+    __slots__ = ("by_engine", "edits", "facts", "grant", "library_path")
+
+    def __init__(self, grant: Grant | None = None, by_engine: bool = False) -> None:
+        self.grant = grant
+        self.by_engine = by_engine
+        self.facts: NodeFacts = {}
+        self.edits = Edits()
+        self.library_path = ""
+
+
+def note(given: Given) -> list[dict[str, object]]:
     """The granted devices with their device numbers, as kept beside the spec for a later restore.
 
     For a MIG device index, minor and device are those of its GPU, and "nodes" has those of its
     instances.
     """
+
+    grant, facts = given.grant, given.facts
+    if grant is None:
+        return []
 
     def of(gpu: Gpu, uuid: str) -> dict[str, object]:
         device = list(facts[gpu_node(gpu.minor)][:2])
@@ -43,30 +65,29 @@ def note(grant: Grant, facts: NodeFacts) -> list[dict[str, object]]:
     ]
 
 
-def keep(
-    call: Call,
-    bundle: Bundle,
-    request: Request,
-    grant: Grant,
-    edits: Edits,
-    library_path: str,
-) -> None:
+def keep(call: Call, bundle: Bundle, request: Request, given: Given) -> None:
     """Keeps the decision for exec and explain, and drops those of containers that are gone."""
     places = call.places
     records.collect(places.containers)
     data = {
+        "name": call.log.fields.get("name", ""),
         "runtime": call.low_level,
         "bundle": bundle.directory,
         "config": bundle.config_path,
         "creator": [posix.getpid(), call.given.start_time],
         "created": int(time.time()),
         "request": request.to_json(),
-        "grant": grant.to_json(),
-        "edits": edits.to_json(),
-        "library_path": library_path,
+        "grant": (given.grant or Grant([], [])).to_json(),
+        "edits": given.edits.to_json(),
+        "library_path": given.library_path,
+        "by_engine": given.by_engine,
         "warnings": call.log.warnings,
-        "notes": call.log.fields["notes"],
+        "notes": call.log.fields.get("notes", []),
     }
+    try:
+        posix.unlink(f"{places.refusals}/{call.invocation.container_id}")  # of an earlier attempt
+    except OSError:
+        pass
     try:
         records.write(places.containers, call.invocation.container_id, state_root_of(call), data)
     except OSError as error:

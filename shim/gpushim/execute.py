@@ -32,7 +32,7 @@ _LIMIT = 64 << 20
 def execute(call: Call) -> None:
     """Adds the container's variables to the process that is to be started in it."""
     record = _record(call)
-    if record is None:
+    if record is None or record.data.get("by_engine"):
         return
     path = call.invocation.process
     if path.startswith(("/dev/", "/proc/")):

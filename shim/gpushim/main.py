@@ -57,6 +57,7 @@ def main(words: list[str]) -> NoReturn:
         _prepare(call)
         become(low_level, arguments, given)
     except GpushimError as error:
+        _keep_refusal(call, error)
         _fail(call, str(error), error.exit_status)
     except OSError as error:
         _fail(call, f"{low_level} cannot be executed: {harmless(str(error))}.", 1)
@@ -102,6 +103,26 @@ def _internal(error: Exception) -> str:
         f"gpushim failed by a fault of its own: {type(error).__name__}: {error}{where}. "
         "Please report it; a container that asks for no GPU is not concerned."
     )
+
+
+def _keep_refusal(call: Call, error: GpushimError) -> None:
+    """Keeps why a container was refused, for `gpushimctl explain`."""
+    if call.invocation.command not in ("create", "run"):
+        return
+    from gpushim import refusals
+
+    data = {
+        "name": call.log.fields.get("name", ""),
+        "sentence": error.sentence,
+        "hint": error.hint,
+        "request": call.log.fields.get("request"),
+        "warnings": call.log.warnings,
+        "bundle": call.invocation.bundle,
+    }
+    try:
+        refusals.write(call.places.refusals, call.invocation.container_id, data)
+    except OSError:
+        pass  # the sentence itself reaches the engine
 
 
 def _fail(call: Call, message: str, status: int) -> NoReturn:

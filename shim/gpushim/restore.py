@@ -6,7 +6,7 @@ same GPU under another, would give the container somebody else's.
 
 from __future__ import annotations
 
-from gpushim.create import configure_log
+from gpushim.asking import configure_log
 from gpushim.errors import GpushimError
 from gpushim.host.devicenodes import gpu_node, node_facts
 from gpushim.host.model import HEALTHY, capability_key
@@ -33,7 +33,8 @@ def restore(call: Call) -> None:
     if not granted:
         return
     snapshot = obtain(call.places, capability_key(list(DEFAULT_CAPABILITIES)))
-    configure_log(call, snapshot)
+    configure_log(call, snapshot.config)
+    call.log.warnings += snapshot.problems
     for gpu in granted:
         _check(gpu, snapshot)
     call.log.fields["grant"] = granted

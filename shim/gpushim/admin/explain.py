@@ -1,4 +1,7 @@
-"""gpushimctl explain: what a container asked for, what it was given, and what that changed."""
+"""gpushimctl explain: what a container asked for, what it was given, and what that changed.
+
+Or why it was refused: refusals are kept for a while.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ import json
 import os
 from typing import Any
 
-from .. import records
+from .. import records, refusals
 from ..errors import GpushimError, why
 from ..oci.bundle import load
 from ..places import Places
+from ..request.dockerrecord import name_by_spec
+from .explain_text import tell
 from .output import print_json, say
 
 
@@ -29,7 +34,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
     data = find(arguments.container, places)
-    before, after = specs(data)
+    before, after = (None, None) if "sentence" in data else specs(data)
     if arguments.json:
         print_json({**data, "before": before, "after": after})
         return 0
@@ -42,7 +47,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
         ) from error
     for line in lines:
         say(line)
-    if not arguments.no_diff:
+    if not (arguments.no_diff or "sentence" in data):
         say("")
         say(diff(before, after).rstrip("\n") or "config.json of the bundle is not there any more.")
     return 0
@@ -57,6 +62,7 @@ def find(name: str, places: Places) -> dict[str, Any]:
     if not name:
         raise GpushimError("The container to explain has no name.", _HOW_TO_NAME)
     every = [record.data for record in records.every(places.containers)]
+    refused = refusals.every(places.refusals)
     if "/" in name or name == ".":
         directory = os.path.realpath(name)
         found = [data for data in every if data.get("bundle") == directory]
@@ -66,6 +72,9 @@ def find(name: str, places: Places) -> dict[str, Any]:
         found = [data for data in every if data["id"] == name]
         found = found or [data for data in every if docker_name(data) == name]
         found = found or [data for data in every if data["id"].startswith(name)]
+        # Of several refusals of one name, the latest comes first.
+        found = found or [data for data in refused if name in (data["id"], data.get("name"))][:1]
+        found = found or [data for data in refused if data["id"].startswith(name)]
     if not found and os.geteuid() != 0:
         raise GpushimError(
             "What was decided for a container can be read by root only.",
@@ -74,11 +83,15 @@ def find(name: str, places: Places) -> dict[str, Any]:
     if not found:
         there = ", ".join(sorted(_shown(data) for data in every)) or "none"
         raise GpushimError(
-            f"There is no live container {name} that was given GPUs by gpushim.",
+            f"There is no live container {name} that was given GPUs by gpushim, nor one that was "
+            "refused lately.",
             f"Those that are there: {there}.",
         )
     if len(found) > 1:
-        there = ", ".join(f"{data['id']} (state in {data['state_root']})" for data in found)
+        there = ", ".join(
+            f"{data['id']} (state in {data['state_root']})" if "state_root" in data else data["id"]
+            for data in found
+        )
         raise GpushimError(f"{name} means several containers: {there}.", "Give more of the id.")
     return found[0]
 
@@ -93,25 +106,11 @@ def _shown(data: dict[str, Any]) -> str:
 
 
 def docker_name(data: dict[str, Any]) -> str:
-    """The name that Docker knows the container by; "" if it is not Docker's.
-
-    Docker mounts /etc/hosts from the directory that holds its own record of the container
-    (config.v2.json, moby's container.ToDisk), which has the name.
-    """
-    _, spec = specs(data)
-    mounts = spec.get("mounts") if isinstance(spec, dict) else None
-    for mount in mounts if isinstance(mounts, list) else []:
-        if isinstance(mount, dict) and mount.get("destination") == "/etc/hosts":
-            containers = os.path.dirname(os.path.dirname(str(mount.get("source"))))
-            try:
-                path = f"{containers}/{data['id']}/config.v2.json"
-                with open(path, encoding="utf-8") as file:
-                    record = json.load(file)
-                if record["ID"] == data["id"]:
-                    return str(record["Name"]).lstrip("/")
-            except (OSError, ValueError, KeyError, TypeError):
-                return ""
-    return ""
+    """The name that Docker knows the container by; "" if it is not Docker's."""
+    if data.get("name"):
+        return str(data["name"])
+    _, spec = specs(data) if data.get("config") else (None, None)
+    return name_by_spec(spec, data["id"]) if isinstance(spec, dict) else ""
 
 
 def from_bundle(directory: str) -> dict[str, Any]:
@@ -150,42 +149,3 @@ def diff(before: Any, after: Any) -> str:
         texts[0], texts[1], "config.json before gpushim", "config.json after gpushim"
     )
     return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
-
-
-def tell(data: dict[str, Any]) -> list[str]:
-    """The record in lines for people."""
-    if data.get("id") is None:
-        return [f"Bundle {data['bundle']}: gpushim changed it, for a container that is gone."]
-    request, grant = data["request"], data["grant"]
-    name = docker_name(data)
-    lines = [f"Container {data['id']}{f' ({name})' if name else ''}"]
-    lines.append(f"  bundle: {data['bundle']}")
-    lines.append(f"  handed over to: {data['runtime']}")
-    lines.append(f"Asked for: {', '.join(request['devices']) or 'no GPU, only driver files'}")
-    lines.append(f"  capabilities: {', '.join(request['capabilities']) or 'none'}")
-    for key, source in request["sources"].items():
-        lines.append(f"  {key} from {source}")
-    lines.append(f"Granted: {len(grant['gpus'])} GPU{'' if len(grant['gpus']) == 1 else 's'}")
-    for gpu in grant["gpus"]:
-        lines.append(f"  {gpu['index']}: {gpu['uuid']} (nvidia{gpu['minor']}, {gpu['model']})")
-    lines.append("Changed:")
-    lines += [f"  {line}" for line in edit_lines(data["edits"])]
-    # Of a record that another version wrote, notes may be missing.
-    lines += [f"Note: {note}" for note in data.get("notes", [])]
-    lines += [f"Warning: {warning}" for warning in data.get("warnings", [])]
-    return lines
-
-
-def edit_lines(edits: dict[str, Any]) -> list[str]:
-    """Edits (as `Edits.to_json` gives them), each in a line."""
-    lines = [f"environment {entry}" for entry in edits["env"]]
-    lines += [f"removed from the environment: {name}" for name in edits["removeEnv"]]
-    lines += [
-        f"device {node['path']} ({node['major']}:{node['minor']}, {node['permissions']})"
-        for node in edits["deviceNodes"]
-    ]
-    lines += [f"mount {mount['hostPath']} at {mount['containerPath']}" for mount in edits["mounts"]]
-    lines += [f"hook {hook['hookName']}: {' '.join(hook['args'])}" for hook in edits["hooks"]]
-    lines += [f"removed hooks called {name}" for name in edits["removeHooks"]]
-    lines += [f"extra group {gid}" for gid in edits["additionalGids"]]
-    return lines

@@ -18,15 +18,13 @@ TREE_PLACES = ("/usr/local/nvidia", "/opt/gpushim/nvidia", "/gpushim/nvidia")
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
 # Of all GPUs' nodes, whatever the driver's version (Linux, Documentation/admin-guide/devices.txt).
 _GPU_MAJOR = 195
-# How the variables begin that mean something to gpushim. A container may have thousands of others.
-VARIABLES = ("NVIDIA_", "CUDA_", "LD_LIBRARY_PATH=")
 
 
 class Container:
     """One container, as its spec describes it.
 
     root: absolute path of its root file system; readonly: root.readonly; environment: those
-    entries of process.env that begin with one of VARIABLES; mounts: destination -> type;
+    entries of process.env that mean something to gpushim; mounts: destination -> type;
     user_namespace: whether it has one of its own; privileged: whether it may use every device;
     hooks: base names of its hooks' programs; every_gpu: whether its own device rules allow all
     GPUs; obstacles: see `find_obstacles`.
@@ -101,8 +99,11 @@ class Container:
         return False
 
 
-def describe(bundle: Bundle) -> Container:
-    """Reads the facts out of a spec; odd values count as absent, as runc will judge them."""
+def describe(bundle: Bundle, environment: list[str]) -> Container:
+    """Reads the facts out of a spec; odd values count as absent, as runc will judge them.
+
+    environment: as `Container` has it.
+    """
     root = bundle.section("root", "path")
     path = root if isinstance(root, str) and root else "rootfs"
     mounts = {
@@ -113,11 +114,7 @@ def describe(bundle: Bundle) -> Container:
     return Container(
         root=path if path.startswith("/") else f"{bundle.directory}/{path}",
         readonly=bundle.section("root", "readonly") is True,
-        environment=[
-            entry
-            for entry in bundle.items("process", "env")
-            if isinstance(entry, str) and entry.startswith(VARIABLES)
-        ],
+        environment=environment,
         mounts=mounts,
         user_namespace=_has_user_namespace(bundle),
         privileged=_allows_all(bundle, (None, "", "a"), (None, -1)),

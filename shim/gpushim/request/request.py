@@ -14,14 +14,15 @@ class Request:
 
     devices: names of GPUs and MIG devices as they were given (index, UUID, UUID prefix, "0:1"),
     each once and in their order, or [ALL]; empty for the driver's files without a GPU, and where
-    `count` says how many of any. cdi: qualified CDI names of what is no GPU of this machine's
-    driver. capabilities: of the driver, sorted. keys: gpushim's own keys that were said, but for
-    gpus -> value as `keys.parse` gives it. requirements: (variable, expression) pairs of
-    NVIDIA_REQUIRE_*. features: of "gds", "mofed", "gdrcopy", "nvswitch". imex_channels: numbers.
-    mig_config and mig_monitor: whether the container may partition GPUs, or watch all instances.
-    open: whether what is named is given although others may have it, too (else a lease is wanted).
-    sources: what was said -> where ("environment NVIDIA_VISIBLE_DEVICES=0,1"), for explain; its
-    keys are "devices", "capabilities", and those of `keys` and of the other fields.
+    `count` says how many of any. driver: whether the NVIDIA driver is wanted at all; if not, there
+    are only CDI devices. cdi: qualified CDI names of what is no GPU by itself. capabilities: of the
+    driver, sorted. keys: gpushim's own keys that were said, but for gpus -> value as `keys.parse`
+    gives it. requirements: (variable, expression) pairs of NVIDIA_REQUIRE_*. features: of "gds",
+    "mofed", "gdrcopy", "nvswitch". imex_channels: numbers. mig_config and mig_monitor: whether the
+    container may partition GPUs, or watch all instances. open: whether what is named is given
+    although others may have it, too (else a lease is wanted). sources: what was said -> where
+    ("environment NVIDIA_VISIBLE_DEVICES=0,1"), for explain; its keys are "devices", "capabilities",
+    "cdi", those of `keys`, and names of other variables.
     """
 
     __slots__ = (
@@ -29,6 +30,7 @@ class Request:
         "cdi",
         "count",
         "devices",
+        "driver",
         "features",
         "imex_channels",
         "keys",
@@ -46,6 +48,7 @@ class Request:
         self.capabilities = capabilities
         self.sources = sources
         self.count: int | None = None
+        self.driver = True
         self.cdi: list[str] = []
         self.keys: dict[str, Any] = {}
         self.requirements: list[tuple[str, str]] = []

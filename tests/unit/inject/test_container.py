@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from gpushim.inject.container import NVIDIA_SMI, TREE_PLACES, Container, describe, find_obstacles
 from gpushim.oci.bundle import load
+from gpushim.request.gather import gather
 from gpushim.oci.rootfs import RootFs
 
 
 def container(tmp_path: Path, spec: dict[str, Any]) -> Container:
     (tmp_path / "config.json").write_text(json.dumps(spec))
-    return describe(load(str(tmp_path), "config.json"))
+    bundle = load(str(tmp_path), "config.json")
+    return describe(bundle, gather(bundle).environment)
 
 
 def with_mounts(tmp_path: Path, *mounts: tuple[str, str | None]) -> Container:

@@ -1,0 +1,92 @@
+"""From a bundle to what its container asks for, with the configuration that decides what counts."""
+
+from __future__ import annotations
+
+from gpushim.errors import GpushimError
+from gpushim.host.model import capability_key
+from gpushim.oci.jsontext import dumps
+from gpushim.request.gather import asks_for_sure, gather, may_ask
+from gpushim.request.nvidia import DEFAULT_CAPABILITIES
+from gpushim.request.read import read_request
+from gpushim.snapshot import known_config, obtain
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpushim.config import Config
+    from gpushim.main import Call
+    from gpushim.oci.bundle import Bundle
+    from gpushim.request.gather import Asked
+    from gpushim.request.request import Request
+    from gpushim.snapshot import Snapshot
+
+
+class Understood:
+    """A container's request and what it was read with.
+
+    request: None for a container that asks for nothing; snapshot: None if it could not be made,
+    with `problem` as the reason; config: None where not even that could be read.
+    """
+
+    __slots__ = ("config", "problem", "request", "snapshot")
+
+    def __init__(self) -> None:
+        self.request: Request | None = None
+        self.snapshot: Snapshot | None = None
+        self.problem: GpushimError | None = None
+        self.config: Config | None = None
+
+
+def gather_all(call: Call, bundle: Bundle) -> Asked | None:
+    """All that may be a request; None if there is nothing of the kind."""
+    asked = gather(bundle)
+    root = bundle.section("root", "path")
+    if any("/containers/" in source for source, _ in asked.mounts) or (
+        call.invocation.root.endswith("/moby")
+    ):
+        from gpushim.request import dockerrecord
+
+        container_id = call.invocation.container_id
+        asked.record, said = dockerrecord.find(asked.mounts, str(root or ""), container_id)
+        call.log.warnings += said
+        if asked.record is not None:
+            call.log.fields["name"] = asked.record.name
+    return asked if may_ask(asked) else None
+
+
+def understand(call: Call, asked: Asked) -> Understood:
+    """Reads the request by the configuration. Raises GpushimError for one that makes no sense.
+
+    A machine without a driver is no reason to refuse a container that the configuration would
+    leave without a GPU.
+    """
+    found = Understood()
+    try:
+        found.snapshot = obtain(call.places, capability_key(list(DEFAULT_CAPABILITIES)))
+        found.config = found.snapshot.config
+    except GpushimError as error:
+        found.problem = error
+        found.config = known_config(call.places)
+    if found.config is None:
+        if asks_for_sure(asked) and found.problem is not None:
+            raise found.problem
+        return found
+    configure_log(call, found.config)
+    if found.snapshot is not None:
+        call.log.warnings += found.snapshot.problems
+    call.log.step("snapshot")
+    if not found.config.flag("request.docker-records"):
+        asked.record = None
+    found.request, warnings = read_request(asked, found.config)
+    call.log.warnings += warnings
+    if found.request is not None:
+        call.log.fields["request"] = found.request.to_json()
+    elif warnings:
+        call.log.write("warning", "no GPU was given", dumps)
+    return found
+
+
+def configure_log(call: Call, config: Config) -> None:
+    call.log.path = config.text("runtime.log-file") or call.places.default_log_file
+    call.log.level = config.text("runtime.log-level")
+    call.log.max_size = config.size("runtime.log-max-size")
+    call.log.fields["id"] = call.invocation.container_id

@@ -1,0 +1,97 @@
+"""From a request to a grant on this machine as it is now, with another look before a refusal."""
+
+from __future__ import annotations
+
+from gpushim.allocate.grant import Unavailable, grant_named
+from gpushim.errors import GpushimError
+from gpushim.host.devicenodes import node_facts
+from gpushim.host.model import capability_key
+from gpushim.inject.gpus import needed_nodes
+from gpushim.snapshot import obtain, refresh_again
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpushim.allocate.grant import Grant
+    from gpushim.main import Call
+    from gpushim.request.request import Request
+    from gpushim.snapshot import Snapshot
+
+    NodeFacts = dict[str, tuple[int, int, int, int, int]]
+
+# UUID -> who has a device for itself. There are no leases in this version, so nobody has.
+_HELD: dict[str, str] = {}
+
+
+def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, Grant, NodeFacts]:
+    """The grant, its device nodes as they are now, and a snapshot that has its driver tree.
+
+    What seems not to be there is looked for once more by a refresh before it is an error: a GPU
+    that was plugged in or repaired, a node that nobody has made yet. Raises GpushimError.
+    """
+    if request.keys or not request.open:
+        from gpushim.allocate.unsupported import refuse_unsupported
+
+        refuse_unsupported(request)
+    key = capability_key(request.capabilities)
+    if not snapshot.has_tree(key):
+        snapshot = obtain(call.places, key)
+    try:
+        grant = grant_named(request, snapshot.inventory.gpus, _HELD)
+    except Unavailable:
+        snapshot = refresh_again(call.places, key, "a GPU that was asked for is not usable", [])
+        grant = grant_named(request, snapshot.inventory.gpus, _HELD)
+    _check_requirements(request, grant, snapshot)
+    dev_root = snapshot.config.text("host.dev-root")
+    facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
+    if missing:
+        minors = [gpu.minor for gpu in grant.boards()]
+        snapshot = refresh_again(call.places, key, f"{missing[0]} is missing", minors)
+        grant = grant_named(request, snapshot.inventory.gpus, _HELD)
+        facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
+    if missing:
+        raise GpushimError(
+            f"GPUs were asked for by {request.sources['devices']}, but the device node "
+            f"{dev_root}/{missing[0]} is missing and could not be made.",
+            "Run 'nvidia-modprobe -u -c 0' or 'gpushimctl doctor'.",
+        )
+    call.log.warnings += grant.warnings
+    if request.count is not None:
+        call.log.fields["notes"] = [
+            "A count takes the first GPUs that work: this version does not keep two containers "
+            "from the same one."
+        ]
+    return snapshot, grant, facts
+
+
+def _check_requirements(request: Request, grant: Grant, snapshot: Snapshot) -> None:
+    """Raises GpushimError if the driver or a granted GPU is not what the image demands."""
+    if not request.requirements:
+        return
+    from gpushim.request.requirements import Facts, check
+
+    inventory = snapshot.inventory
+    boards = grant.boards()
+    if not boards:
+        facts = Facts(inventory.cuda_version, inventory.driver_version, None, None)
+        check(request.requirements, facts, "this machine")
+    for gpu in boards:
+        facts = Facts(
+            inventory.cuda_version, inventory.driver_version, gpu.compute_capability, gpu.brand
+        )
+        check(request.requirements, facts, f"GPU {gpu.index} ({gpu.model})")
+
+
+def _stat_nodes(dev_root: str, names: list[str]) -> tuple[NodeFacts, list[str]]:
+    found = {name: node_facts(dev_root, name) for name in names}
+    facts = {name: fact for name, fact in found.items() if fact is not None}
+    control = facts.get("nvidiactl")
+    for name, fact in facts.items():
+        # The driver numbers a GPU's node as it names it; another one is another GPU's, or none's.
+        number = name.removeprefix("nvidia")
+        if control and number.isdecimal() and fact[:2] != (control[0], int(number)):
+            raise GpushimError(
+                f"The device node {dev_root}/{name} has the numbers {fact[0]}:{fact[1]}, which are "
+                f"not those of the driver's GPU {number} ({control[0]}:{number}).",
+                f"Remove it ('rm {dev_root}/{name}'); it is made anew by the next container.",
+            )
+    return facts, [name for name in names if name not in facts]

@@ -1,0 +1,115 @@
+"""What an engine has put into a spec by itself, from a CDI spec or because a user named a node.
+
+Docker since 29.2 resolves --gpus to CDI devices where the vendor's CDI hook is installed, so that
+device nodes, files and hooks of fixed GPUs are in the spec before a runtime sees it. Where gpushim
+makes a grant, its own takes their place; else what is there counts as granted by name.
+"""
+
+from __future__ import annotations
+
+from gpushim.allocate.grant import Grant
+from gpushim.request.nvidia import VISIBLE_DEVICES, variable
+from gpushim.request.request import Request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from gpushim.host.model import Gpu
+    from gpushim.inject.container import Container
+    from gpushim.oci.edits import Edits
+
+# The programs of the hooks in NVIDIA's CDI specs: linking, loader cache, params, and others.
+CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
+_GPU = "/dev/nvidia"
+_CAPABILITIES = "/dev/nvidia-caps/"
+_PROGRAMS = (
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "nvidia-persistenced",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+    "nvidia-imex",
+    "nvidia-imex-ctl",
+)
+
+
+def by_cdi(container: Container) -> bool:
+    """Whether an engine has resolved CDI devices of NVIDIA's for this container."""
+    return any(hook in CDI_HOOKS for hook in container.hooks) or (
+        variable(container.environment, VISIBLE_DEVICES) == "void"
+    )
+
+
+def minor_of(path: str) -> int | None:
+    """The number in /dev/nvidia<number>; None for other nodes."""
+    number = path[len(_GPU) :]
+    is_number = path.startswith(_GPU) and number.isascii() and number.isdigit()
+    return int(number) if is_number and len(number) < 8 else None
+
+
+def adopted(nodes: Iterable[dict[str, Any]], gpus: Sequence[Gpu]) -> tuple[Request, Grant] | None:
+    """The GPUs whose nodes a spec has already, as a request and a grant; None without any."""
+    minors = {minor_of(str(node.get("path"))) for node in nodes}
+    found = [gpu for gpu in gpus if gpu.minor in minors and gpu.uuid]
+    if not found:
+        return None
+    names = ", ".join(f"/dev/nvidia{gpu.minor}" for gpu in found)
+    source = f"devices that the engine put into the spec: {names}"
+    return Request([gpu.uuid for gpu in found], [], {"devices": source}), Grant(found, [])
+
+
+def take_out(
+    edits: Edits,
+    container: Container,
+    nodes: Sequence[dict[str, Any]],
+    mounts: Sequence[tuple[str, str]],
+    driver_version: str,
+) -> list[str]:
+    """Takes out what the engine injected and `edits` do not give; sentences for explain.
+
+    Nodes that a user named (--device /dev/nvidia1) are no engine's injection: they stay, and a
+    sentence says so.
+    """
+    given = {node.path for node in edits.device_nodes}
+    others = [
+        path
+        for path in (str(node.get("path")) for node in nodes)
+        if path not in given and (minor_of(path) is not None or path.startswith(_CAPABILITIES))
+    ]
+    if not by_cdi(container):
+        return [
+            f"The spec has {path} besides, which was not granted here but named as a device."
+            for path in others
+        ]
+    hooks = [hook for hook in CDI_HOOKS if hook in container.hooks]
+    files = [
+        destination
+        for source, destination in mounts
+        if _is_driver_file(source, destination, driver_version)
+    ]
+    edits.remove_devices += others
+    edits.remove_hooks += hooks
+    edits.remove_mounts += files
+    said = []
+    if others:
+        said.append(f"Taken out of what the engine injected: {', '.join(others)}.")
+    if hooks or files:
+        said.append(
+            f"Replaced by gpushim's own: {len(files)} mounts of driver files and the hooks of "
+            f"{' and '.join(hooks) or 'nobody'} that the engine injected."
+        )
+    return said
+
+
+def _is_driver_file(source: str, destination: str, version: str) -> bool:
+    """Whether a mount is one of the driver's files, as NVIDIA's CDI specs name them."""
+    name = destination.rpartition("/")[2]
+    if source.rpartition("/")[2] != name:
+        return False
+    return (
+        name.endswith(f".so.{version}")
+        or name in _PROGRAMS
+        or f"/firmware/nvidia/{version}/" in destination
+    )

@@ -1,0 +1,134 @@
+"""From a grant to Edits for one container: its spec, its image and the host's files are looked at.
+
+What can be refused is refused before anything is written into the container's root.
+"""
+
+from __future__ import annotations
+
+import posix
+
+from gpushim.host.devicenodes import uvm_warning
+from gpushim.host.model import capability_key
+from gpushim.inject.container import find_obstacles
+from gpushim.inject.environment import container_environment
+from gpushim.inject.gpus import VENDOR_HOOKS, device_edits, driver_edits, mig_warnings, params_hook
+from gpushim.inject.loadercache import CACHE, Target, make_visible
+from gpushim.oci.edits import Edits
+from gpushim.oci.rootfs import RootFs
+from gpushim.oci.rootkind import is_host_root, private
+from gpushim.request.nvidia import VISIBLE_DEVICES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpushim.allocate.grant import Grant
+    from gpushim.granting import NodeFacts
+    from gpushim.inject.container import Container
+    from gpushim.main import Call
+    from gpushim.request.gather import Asked
+    from gpushim.request.request import Request
+    from gpushim.snapshot import Snapshot
+
+_GRAPHICS = ("display", "graphics")
+
+
+def without_gpu(container: Container) -> Edits:
+    """What a container gets that may start without a GPU: nobody else is to look for one.
+
+    The vendor's hook, which Docker's --gpus adds, would fail where gpushim could not give any.
+    """
+    edits = Edits()
+    edits.env[VISIBLE_DEVICES] = "void"
+    edits.remove_hooks += [hook for hook in VENDOR_HOOKS if hook in container.hooks]
+    return edits
+
+
+def edits_for(
+    call: Call,
+    asked: Asked,
+    container: Container,
+    snapshot: Snapshot,
+    request: Request,
+    grant: Grant,
+    facts: NodeFacts,
+) -> tuple[Edits, str]:
+    """All that is to change, and the directories that LD_LIBRARY_PATH has to name ("" if none)."""
+    config = snapshot.config
+    edits = Edits()
+    edits.bind_devices = container.user_namespace
+    device_edits(edits, config.text("host.dev-root"), facts)
+    _extras(call, edits, snapshot, request, grant)
+    if asked.nodes and not container.privileged:
+        from gpushim.inject.injected import take_out
+
+        version = snapshot.inventory.driver_version
+        call.log.warnings += take_out(edits, container, asked.nodes, asked.mounts, version)
+    call.log.warnings += _warnings(container, snapshot, grant, facts)
+    strict = config.text("request.cuda-visible-devices") == "strict"
+    # What is refused here is so before the container's root is written to.
+    container_environment(container.environment, grant.devices(), "", strict)
+    library_path = _driver(call, edits, container, snapshot, grant)
+    environment, said = container_environment(
+        container.environment, grant.devices(), library_path, strict
+    )
+    edits.env.update(environment)
+    call.log.warnings += said
+    return edits, library_path
+
+
+def _extras(call: Call, edits: Edits, snapshot: Snapshot, request: Request, grant: Grant) -> None:
+    """Adds what few containers ask for: nodes for graphics, features, channels, MIG's own."""
+
+
+def _warnings(
+    container: Container, snapshot: Snapshot, grant: Grant, facts: NodeFacts
+) -> list[str]:
+    said = []
+    if "nvidia-uvm" in facts:
+        warning = uvm_warning(snapshot.config.text("host.proc-root"), facts["nvidia-uvm"][0])
+        said += [warning] if warning else []
+    said += mig_warnings(grant.gpus)
+    if container.privileged:
+        said.append(
+            "The container may use every device of the host (it is privileged): it sees all GPUs, "
+            "whatever it was granted."
+        )
+    elif container.every_gpu:
+        said.append(
+            "The container's own device rules allow all GPUs: it can use them by nodes that it "
+            "makes, whatever it was granted."
+        )
+    return said
+
+
+def _driver(
+    call: Call, edits: Edits, container: Container, snapshot: Snapshot, grant: Grant
+) -> str:
+    """Adds the driver's files and makes them visible; what LD_LIBRARY_PATH has to name."""
+    config, inventory, log = snapshot.config, snapshot.inventory, call.log
+    tree = inventory.trees[capability_key(grant.capabilities)]
+    sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
+    has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
+    params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
+    with RootFs(container.root) as root:
+        container.obstacles = find_obstacles(root)
+        place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
+        target = Target(tree, place, posix.uname().machine)
+        may_write = (
+            config.text("inject.rootfs-write") == "private"
+            and not container.readonly
+            and private(root, call.invocation.container_id)
+        )
+        over = container.mounted_over(CACHE)
+        outcome = make_visible(root, target, may_write, is_host_root(root), call.places, over)
+    edits.mounts += outcome.mounts
+    log.warnings += outcome.warnings
+    log.fields["notes"] = log.fields.get("notes", []) + outcome.written + outcome.notes
+    return ":".join(outcome.library_path)
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+        return True
+    except OSError:
+        return False

@@ -62,6 +62,11 @@ class Places:
         return self.run + "/loader-cache"
 
     @property
+    def by_path(self) -> str:
+        """Directories of links to the nodes in /dev/dri, one for each set of GPUs that draw."""
+        return self.run + "/by-path"
+
+    @property
     def params(self) -> str:
         """A copy of the driver's params file that tells programs to make no device nodes."""
         return self.run + "/params"

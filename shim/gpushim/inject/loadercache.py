@@ -13,12 +13,9 @@ names begin with `_write` is pure. The ways, the best first:
 
 from __future__ import annotations
 
-import posix
-import time
-
+from gpushim.inject import keptcaches
 from gpushim.inject.container import TREE_PLACES
 from gpushim.oci.edits import Mount
-from gpushim.oci.files import digest_of, make_directories, read_small, write_whole
 from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
 
@@ -26,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.host.ldsocache import Addition
     from gpushim.host.model import DriverTree
+    from gpushim.inject.compat import Compat
     from gpushim.places import Places
 
 CACHE = "/etc/ld.so.cache"
@@ -35,10 +33,8 @@ DROP_IN = CONF_DIRECTORY + "/00-gpushim.conf"
 MOUNT_OPTIONS = ("ro", "nosuid", "nodev", "bind", "rprivate")
 
 _INCLUDE = b"include /etc/ld.so.conf.d/*.conf\n"
-_LARGEST_CACHE = 8 << 20
+_LARGEST_CACHE = keptcaches.LARGEST
 _LARGEST_CONF = 1 << 20
-_MOST_KEPT = 64
-_LONG_AGO = 3600.0
 _LOADERS = {
     "x86_64": "/lib64/ld-linux-x86-64.so.2",
     "aarch64": "/lib/ld-linux-aarch64.so.1",
@@ -67,22 +63,43 @@ class Target:
     """What is to become visible, and how.
 
     tree: the libraries; destination: where the container sees the tree ("/usr/local/nvidia");
-    machine: as uname -m.
+    machine: as uname -m; compat: the image's own newer libcuda and what belongs to it, which
+    comes before the tree's; lib64 and lib: where the container sees the libraries, by default in
+    the tree.
     """
 
-    __slots__ = ("destination", "machine", "tree")
+    __slots__ = ("compat", "destination", "lib", "lib64", "machine", "tree")
 
-    def __init__(self, tree: DriverTree, destination: str, machine: str) -> None:
+    def __init__(
+        self,
+        tree: DriverTree,
+        destination: str,
+        machine: str,
+        compat: Compat | None = None,
+        lib64: str = "",
+        lib: str = "",
+    ) -> None:
         self.tree = tree
         self.destination = destination
         self.machine = machine
+        self.compat = compat
+        self.lib64 = lib64 or destination + "/lib64"
+        self.lib = lib or destination + "/lib"
 
     def directories(self) -> list[str]:
-        """The directories that have libraries, as the container sees them."""
-        found = [self.destination + "/lib64"]
+        """The directories that have libraries, as the container sees them, in their order."""
+        found = [self.compat.directory] if self.compat and self.compat.libraries else []
+        found.append(self.lib64)
         if self.tree.libraries32:
-            found.append(self.destination + "/lib")
+            found.append(self.lib)
         return found
+
+    def identity(self) -> str:
+        """What makes a cache that was merged for this target the right one for another."""
+        words = [self.tree.path, self.destination, self.lib64, self.lib, self.machine]
+        if self.compat:
+            words += [self.compat.directory, *self.compat.libraries]
+        return "\n".join(words)
 
 
 def make_visible(
@@ -101,6 +118,9 @@ def make_visible(
     next way, with a warning or a note.
     """
     result = LoaderCacheResult()
+    if target.compat:
+        result.notes.append(target.compat.said)
+        result.warnings += [target.compat.warning] if target.compat.warning else []
     if is_host_root:
         _use_library_path(result, target, "the container's root is the host's own root file system")
         return result
@@ -114,11 +134,11 @@ def make_visible(
             _use_library_path(result, target, musl)
             return result
         cache = root.read_regular(CACHE, _LARGEST_CACHE)
-        kept = _kept_path(places, cache, target)
-        merged = _read_kept(kept)
+        kept = keptcaches.path_of(places, cache, target.identity())
+        merged = keptcaches.read(kept)
         if merged is None:
             merged = merged_cache(cache, target)
-            kept = _keep(kept, merged)
+            kept = keptcaches.keep(kept, merged)
     except RootFsError as error:
         _use_library_path(result, target, error.sentence.rstrip("."))
         return result
@@ -140,12 +160,16 @@ def merged_cache(image: bytes | None, target: Target) -> bytes:
     flags = {"x86_64": X86_64, "aarch64": AARCH64}.get(target.machine)
     if flags is None:
         raise LoaderCacheError(f"gpushim does not know the loader of {target.machine}")
-    lib64, lib = target.destination + "/lib64", target.destination + "/lib"
-    additions: list[Addition] = [(lib64, target.tree.libraries, flags)]
+    additions: list[Addition] = [(target.lib64, target.tree.libraries, flags)]
+    if target.compat:
+        # Without libraries, which means that they can't be used here, this only takes out what
+        # the image's own cache has of that directory.
+        additions.insert(0, (target.compat.directory, target.compat.libraries, flags))
     if target.tree.libraries32:
-        additions.append((lib, target.tree.libraries32, BITS_32))
+        additions.append((target.lib, target.tree.libraries32, BITS_32))
     former = [place + below for place in TREE_PLACES for below in ("/lib64", "/lib")]
-    return merge(image, additions, strip=(lib64, lib, *former))
+    own = (target.destination + "/lib64", target.destination + "/lib")
+    return merge(image, additions, strip=(*own, *former))
 
 
 def musl_reason(root: RootFs, machine: str) -> str:
@@ -247,47 +271,3 @@ def _mount_over(
         _use_library_path(result, target, "the merged loader cache can't be kept for a mount")
     else:
         result.mounts.append(Mount(kept, CACHE, list(MOUNT_OPTIONS)))
-
-
-def _kept_path(places: Places, cache: bytes | None, target: Target) -> str:
-    """Where the cache merged from this image's and this tree is kept, for the next container."""
-    what = f"{target.tree.path}\n{target.destination}\n{target.machine}\n{cache is None}\n"
-    content = what.encode("utf-8", "surrogateescape") + (cache or b"")
-    return f"{places.loader_caches}/{digest_of(content)}"
-
-
-def _read_kept(path: str) -> bytes | None:
-    try:
-        posix.utime(path)  # so that it is not collected before it is mounted
-        return read_small(path, _LARGEST_CACHE)
-    except OSError:
-        return None
-
-
-def _keep(path: str, merged: bytes) -> str:
-    """Keeps a merged cache; its path, or "" if that failed, which only a mount has to know."""
-    directory = path.rpartition("/")[0]
-    try:
-        make_directories(directory)
-        _make_room(directory)
-        write_whole(path, merged, 0o644)
-    except OSError:
-        return ""
-    return path
-
-
-def _make_room(directory: str) -> None:
-    """Drops merged caches that no create took for an hour, once there are many images' ones.
-
-    A container that has one mounted keeps it: what is mounted outlives its name.
-    """
-    names = posix.listdir(directory)
-    if len(names) < _MOST_KEPT:
-        return
-    for name in names:
-        path = f"{directory}/{name}"
-        try:
-            if time.time() - posix.stat(path).st_mtime > _LONG_AGO:
-                posix.unlink(path)
-        except FileNotFoundError:
-            pass  # another create was faster

@@ -64,18 +64,28 @@ def names(directory: int) -> list[str]:
         posix.close(fd)
 
 
-def read(directory: int, name: str, path: str, limit: int) -> bytes:
-    """The content of a regular file of at most `limit` bytes."""
+def open_regular(directory: int, name: str, path: str) -> int:
+    """A descriptor of a regular file, for reading."""
     # Opening a device can have effects, so look first; and again at what was opened.
     _require_regular(path, look(directory, name))
     fd = posix.open(name, _READ, dir_fd=directory)
     try:
-        status = posix.fstat(fd)
-        _require_regular(path, status)
+        _require_regular(path, posix.fstat(fd))
+    except RootFsError:
+        posix.close(fd)
+        raise
+    return fd
+
+
+def read(directory: int, name: str, path: str, limit: int) -> bytes:
+    """The content of a regular file of at most `limit` bytes."""
+    fd = open_regular(directory, name, path)
+    try:
+        size = posix.fstat(fd).st_size
         chunks: list[bytes] = []
         left = limit + 1
-        while status.st_size <= limit and left > 0:
-            chunk = posix.read(fd, min(left, max(status.st_size, 4096) + 1))
+        while size <= limit and left > 0:
+            chunk = posix.read(fd, min(left, max(size, 4096) + 1))
             if not chunk:
                 return b"".join(chunks)
             chunks.append(chunk)

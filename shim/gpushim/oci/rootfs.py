@@ -110,6 +110,11 @@ class RootFs:
         parts = _file_parts(path)
         return self._at(path, parts[:-1], lambda fd: rootentry.read(fd, parts[-1], path, limit))
 
+    def open_regular(self, path: str) -> int | None:
+        """A descriptor of a regular file, which the caller closes; None if it is absent."""
+        parts = _file_parts(path)
+        return self._at(path, parts[:-1], lambda fd: rootentry.open_regular(fd, parts[-1], path))
+
     def replace(self, path: str, data: bytes) -> None:
         """Write a regular file as a whole: a new file in the place of the old one.
 

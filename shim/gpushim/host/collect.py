@@ -17,6 +17,7 @@ from . import (
     fingerprint,
     gpus,
     helpers,
+    mig,
     nodes,
     nvml,
     procfiles,
@@ -191,7 +192,11 @@ def _make_nodes(
         for key in keys
         for capability in devicenodes.MODESET_CAPABILITIES
     )
-    missing = nodes.make_missing(config, known, modeset)
+    instances = mig.capabilities(config.text("host.proc-root"))
+    missing = nodes.make_missing(config, known, modeset, instances)
+    for minor, path in instances.items():
+        if path.endswith(mig.FOR_THE_FEW):
+            missing.pop(devicenodes.capability_node(minor), None)
     if minors:
         needed = [*map(devicenodes.gpu_node, minors), *devicenodes.CONTROL_NODES]
         if modeset:
@@ -237,6 +242,7 @@ def _add_nvml(config: Config, result: Collected, library: str, version: str) -> 
         # No reason to look again: the fingerprint tells when the library comes.
         result.problems.append("NVML (libnvidia-ml.so.1) is not installed: no memory sizes.")
     if not library and not asleep:
+        result.problems += mig.add(inventory, {}, config.text("host.proc-root"))
         return
     silence = config.seconds("host.driver-wait")
     answers = nvml.ask(library, [gpu.bus_id for gpu in found], asleep, silence)
@@ -252,6 +258,9 @@ def _add_nvml(config: Config, result: Collected, library: str, version: str) -> 
     for gpu in found:
         if gpu.bus_id in answers.gpus:
             _merge(gpu, answers.gpus[gpu.bus_id])
+    problems = mig.add(inventory, answers.gpus, config.text("host.proc-root"))
+    result.problems += problems
+    result.complete = result.complete and not (library and problems)
 
 
 def _merge(gpu: Gpu, said: dict[str, Any]) -> None:

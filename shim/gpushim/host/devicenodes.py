@@ -30,6 +30,11 @@ def capability_node(minor: int) -> str:
     return f"nvidia-caps/nvidia-cap{minor}"
 
 
+def channel_node(channel: int) -> str:
+    """The name of the node of an IMEX channel."""
+    return f"nvidia-caps-imex-channels/channel{channel}"
+
+
 def instance_nodes(mig: MigDevice) -> list[str]:
     """The names of the nodes of a MIG device's GPU instance and compute instance."""
     return [capability_node(mig.gpu_instance_minor), capability_node(mig.compute_instance_minor)]

@@ -38,7 +38,7 @@ def take(proc_root: str, files: Iterable[str], directories: Iterable[str]) -> di
         "proc": proc_root,
         "texts": {path: procfiles.text(path) for path in _texts(proc_root)},
         "gpus": _gpus(proc_root),
-        "mig": _mig(proc_root),
+        "mig": mig_instances(proc_root),
         "files": {path: file_stamp(path) for path in files},
         "directories": {path: _directory(path) for path in directories},
     }
@@ -68,7 +68,9 @@ def holds(fingerprint: dict[str, Any]) -> bool:
     for path, text in fingerprint["texts"].items():
         if procfiles.text(path) != text:
             return False
-    return bool(fingerprint["gpus"] == _gpus(proc_root) and fingerprint["mig"] == _mig(proc_root))
+    return bool(
+        fingerprint["gpus"] == _gpus(proc_root) and fingerprint["mig"] == mig_instances(proc_root)
+    )
 
 
 def boot_id() -> str:
@@ -116,11 +118,12 @@ def identity(information: str) -> str:
     return "\n".join([line for line in information.split("\n") if line.startswith(_IDENTITY)])
 
 
-def _mig(proc_root: str) -> list[str]:
-    """Every GPU instance and compute instance there is, as paths beneath capabilities.
+def mig_instances(proc_root: str) -> list[str]:
+    """Every GPU instance and compute instance there is: "gpu0/gi1", "gpu0/gi1/ci0".
 
-    The driver lists them as gpu<minor>/mig/gi<n>/ci<n> (NVIDIA's MIG user guide, "Device nodes
-    and capabilities").
+    The driver lists them as gpu<minor>/mig/gi<n>/ci<n> beneath capabilities (NVIDIA's MIG user
+    guide, "Device nodes and capabilities"). What this can't show is MIG mode itself while there
+    are no instances, and one that was made anew under the same numbers with another profile.
     """
     where = proc_root + "/driver/nvidia/capabilities"
     found = []

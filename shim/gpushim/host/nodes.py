@@ -3,7 +3,8 @@
 Nodes, numbers and modes are those of nvidia-modprobe (modprobe-utils/nvidia-modprobe-utils.c):
 minor 254 and 255 of the front end are nvidia-modeset and nvidiactl, 0 and 1 of nvidia-uvm are
 nvidia-uvm and nvidia-uvm-tools; the params file rules mode and owner of all but those of uvm,
-which are always 0666 and root's.
+which are always 0666 and root's, and those of capabilities, which have a file each beneath /proc
+that gives their mode.
 """
 
 from __future__ import annotations
@@ -14,52 +15,74 @@ import time
 
 from ..config import Config
 from ..errors import why
-from . import devicenodes, driver, helpers
+from . import devicenodes, driver, gpus, helpers, procfiles
 
 # Older drivers call the front end nvidia-frontend.
 _FRONT_END = ("nvidia-frontend", "nvidia")
 _UVM = ("nvidia-uvm",)
+_CAPABILITIES = ("nvidia-caps",)
+_CHANNELS = ("nvidia-caps-imex-channels",)
 _MODPROBE_MINORS = 64
 
 
 class Node:
-    """A node that should be there: its name in the dev root, its module's names, its minor."""
+    """A node that should be there: its name in the dev root, its module's names, its minor.
 
-    __slots__ = ("minor", "modules", "name")
+    capability: the file beneath /proc of the capability that it stands for, "" for other nodes.
+    """
 
-    def __init__(self, name: str, modules: tuple[str, ...], minor: int) -> None:
+    __slots__ = ("capability", "minor", "modules", "name")
+
+    def __init__(
+        self, name: str, modules: tuple[str, ...], minor: int, capability: str = ""
+    ) -> None:
         self.name = name
         self.modules = modules
         self.minor = minor
+        self.capability = capability
 
 
-def wanted(minors: list[int], modeset: bool) -> list[Node]:
-    """The nodes that containers with these GPUs need."""
+def wanted(minors: list[int], modeset: bool, capabilities: dict[int, str]) -> list[Node]:
+    """The nodes that containers with these GPUs and capabilities need (see make_missing)."""
     nodes = [Node(devicenodes.gpu_node(minor), _FRONT_END, minor) for minor in minors]
     nodes.append(Node("nvidiactl", _FRONT_END, 255))
     nodes.append(Node("nvidia-uvm", _UVM, 0))
     nodes.append(Node("nvidia-uvm-tools", _UVM, 1))
     if modeset:
         nodes.append(Node(devicenodes.MODESET_NODE, _FRONT_END, 254))
+    for minor, path in capabilities.items():
+        nodes.append(Node(devicenodes.capability_node(minor), _CAPABILITIES, minor, path))
     return nodes
 
 
-def make_missing(config: Config, minors: list[int], modeset: bool) -> dict[str, str]:
+def make_missing(
+    config: Config, minors: list[int], modeset: bool, capabilities: dict[int, str]
+) -> dict[str, str]:
     """Make what is missing; name -> why, of each node that is still not there.
 
-    minors: of the GPUs; modeset: whether nvidia-modeset is needed (graphics and display).
+    minors: of the GPUs; modeset: whether nvidia-modeset is needed (graphics and display);
+    capabilities: minor of each node of nvidia-caps -> its file beneath /proc.
     """
+    return _make_all(config, wanted(minors, modeset, capabilities))
+
+
+def make_channels(config: Config, channels: list[int]) -> dict[str, str]:
+    """Make the nodes of IMEX channels that are missing; name -> why, as make_missing."""
+    nodes = [Node(devicenodes.channel_node(channel), _CHANNELS, channel) for channel in channels]
+    return _make_all(config, nodes)
+
+
+def _make_all(config: Config, nodes: list[Node]) -> dict[str, str]:
     dev = config.text("host.dev-root")
-    nodes = wanted(minors, modeset)
-    missing = _missing(dev, nodes)
+    missing = _missing(config, nodes)
     reasons: dict[str, str] = {}
     if missing and config.flag("host.load-driver"):
         _run_helpers(config, missing)
-        missing = _missing(dev, missing)
+        missing = _missing(config, missing)
         params = driver.params(config.text("host.proc-root"))
         for node in missing:
             reasons[node.name] = _make(config, node, params)
-        missing = _missing(dev, missing)
+        missing = _missing(config, missing)
     _make_links(dev, nodes)
     return {
         node.name: f"The device node {dev}/{node.name} is missing, and "
@@ -69,8 +92,25 @@ def make_missing(config: Config, minors: list[int], modeset: bool) -> dict[str, 
     }
 
 
-def _missing(dev: str, nodes: list[Node]) -> list[Node]:
-    return [node for node in nodes if devicenodes.node_facts(dev, node.name) is None]
+def _missing(config: Config, nodes: list[Node]) -> list[Node]:
+    """Those that are not there. A capability's node with numbers of old is another one's.
+
+    The kernel gives nvidia-caps another major number each time that the driver is loaded, and
+    nobody takes the old nodes away.
+    """
+    dev = config.text("host.dev-root")
+    majors = devicenodes.character_majors(config.text("host.proc-root"))
+    missing = []
+    for node in nodes:
+        facts = devicenodes.node_facts(dev, node.name)
+        expected = (
+            next((majors[name] for name in node.modules if name in majors), None),
+            node.minor,
+        )
+        moves = node.modules in (_CAPABILITIES, _CHANNELS) and expected[0] is not None
+        if facts is None or (moves and facts[:2] != expected):
+            missing.append(node)
+    return missing
 
 
 def _run_helpers(config: Config, missing: list[Node]) -> None:
@@ -90,6 +130,9 @@ def _run_helpers(config: Config, missing: list[Node]) -> None:
             commands.append([nvidia_modprobe, "-u", "-c", "0"])
         if modeset:
             commands.append([nvidia_modprobe, "-m"])
+        files = [part for node in missing if node.capability for part in ("-f", node.capability)]
+        if files:
+            commands.append([nvidia_modprobe, *files])
     modprobe = helpers.find(directories, "modprobe")
     if modprobe and not nvidia_modprobe:
         majors = devicenodes.character_majors(config.text("host.proc-root"))
@@ -114,13 +157,17 @@ def _make(config: Config, node: Node, params: driver.Params) -> str:
     if major is None:
         return f"the kernel module {node.modules[-1]} is not loaded"
     path = f"{dev}/{node.name}"
-    if os.path.lexists(path):
+    if os.path.lexists(path) and devicenodes.node_facts(dev, node.name) is None:
         return "something else is there under its name"
     mode, uid, gid = params.mode, params.uid, params.gid
     if node.modules is _UVM:
         mode, uid, gid = 0o666, 0, 0
-    temporary = f"{dev}/.gpushim-{node.name}-{os.getpid()}"
+    if node.capability:
+        mode, uid, gid = _capability_mode(node.capability), 0, 0
+    directory, _, name = path.rpartition("/")
+    temporary = f"{directory}/.gpushim-{name}-{os.getpid()}"
     try:
+        os.makedirs(directory, 0o755, exist_ok=True)
         os.mknod(temporary, stat.S_IFCHR | 0o600, os.makedev(major, node.minor))
         try:
             os.chown(temporary, uid, gid)
@@ -132,6 +179,12 @@ def _make(config: Config, node: Node, params: driver.Params) -> str:
     except OSError as error:
         return f"can't be made: {why(error)}"
     return ""
+
+
+def _capability_mode(path: str) -> int:
+    """The mode that the driver gives the node of a capability; 0444 where it does not say."""
+    text = gpus.information(procfiles.text(path)).get("DeviceFileMode", "")
+    return int(text) & 0o777 if text.isascii() and text.isdecimal() and len(text) < 6 else 0o444
 
 
 def _make_links(dev: str, nodes: list[Node]) -> None:
@@ -154,7 +207,7 @@ def _make_links(dev: str, nodes: list[Node]) -> None:
             continue
         try:
             os.makedirs(directory, 0o755, exist_ok=True)
-            temporary = f"{directory}/.gpushim-{node.name}-{os.getpid()}"
+            temporary = f"{directory}/.gpushim-{facts[0]}:{facts[1]}-{os.getpid()}"
             os.symlink(f"../{node.name}", temporary)
             try:
                 os.rename(temporary, link)

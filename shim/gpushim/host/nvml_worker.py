@@ -8,8 +8,12 @@ of JSON on stdout, written as soon as it is known, so that what came before a ha
 
     {"driver_version": "550.163.01", "cuda_version": "12.4"}   or   {"error": words, "code": n}
     {"bus_id": ..., "uuid": ..., "model": ..., "memory": bytes, "compute_capability": "8.0",
-     "brand": "tesla", "mig_enabled": false}                   or   {"bus_id": ..., "error": words}
+     "brand": "tesla", "mig_enabled": false, "mig_devices": [], "mig_problem": ""}
+                                                               or   {"bus_id": ..., "error": words}
     {"done": true}
+
+A MIG device is {"index": 0, "uuid": "MIG-...", "profile": "1g.10gb", "memory": bytes,
+"gpu_instance": 7, "compute_instance": 0}; mig_problem says why some may be missing.
 """
 
 from __future__ import annotations
@@ -56,6 +60,9 @@ _NO_ANSWER = {
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH,
     pynvml.NVML_ERROR_INVALID_ARGUMENT,
 }
+
+# What NVML answers for a place in which there is no MIG device.
+_NO_INSTANCE = {pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT}
 
 
 def main(arguments: list[str]) -> None:
@@ -105,6 +112,8 @@ def gpu(bus_id: str) -> dict[str, Any]:
         memory = answer(pynvml.nvmlDeviceGetMemoryInfo, handle)
         compute = answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
         mig = answer(pynvml.nvmlDeviceGetMigMode, handle)
+        mig_enabled = mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig else False
+        mig_devices, mig_problem = instances(handle) if mig_enabled else ([], "")
         return {
             "bus_id": bus_id,
             "uuid": answer(pynvml.nvmlDeviceGetUUID, handle),
@@ -112,10 +121,45 @@ def gpu(bus_id: str) -> dict[str, Any]:
             "memory": memory.total if memory else None,
             "compute_capability": f"{compute[0]}.{compute[1]}" if compute else None,
             "brand": _BRANDS.get(answer(pynvml.nvmlDeviceGetBrand, handle), "unknown"),
-            "mig_enabled": mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig else False,
+            "mig_enabled": mig_enabled,
+            "mig_devices": mig_devices,
+            "mig_problem": mig_problem,
         }
     except pynvml.NVMLError as error:
         return {"bus_id": bus_id, "error": f"NVML says: {error}"}
+
+
+def instances(handle: Any) -> tuple[list[dict[str, Any]], str]:
+    """The MIG devices of a GPU, and what went wrong if some may be missing.
+
+    NVML numbers as many places as there can be devices, and those of none in use are not found.
+    One that vanishes between two questions is found out by whoever compares with the kernel
+    module's list.
+    """
+    found = []
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            found.append(instance(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index), index))
+        except pynvml.NVMLError as error:
+            if error.value not in _NO_INSTANCE:
+                return found, f"NVML says: {error}"
+    return found, ""
+
+
+def instance(handle: Any, index: int) -> dict[str, Any]:
+    """What NVML knows of one MIG device; raises NVMLError if it is gone or its GPU in trouble.
+
+    Its name is that of the GPU and of the profile: "NVIDIA A100-SXM4-80GB MIG 1g.10gb".
+    """
+    memory = answer(pynvml.nvmlDeviceGetMemoryInfo, handle)
+    return {
+        "index": index,
+        "uuid": answer(pynvml.nvmlDeviceGetUUID, handle),
+        "profile": (answer(pynvml.nvmlDeviceGetName, handle) or "").rpartition("MIG ")[2],
+        "memory": memory.total if memory else None,
+        "gpu_instance": pynvml.nvmlDeviceGetGpuInstanceId(handle),
+        "compute_instance": pynvml.nvmlDeviceGetComputeInstanceId(handle),
+    }
 
 
 def answer(question: Callable[..., Any], *arguments: Any) -> Any:

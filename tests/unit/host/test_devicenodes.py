@@ -42,8 +42,10 @@ class Machine:
         os.mknod(self.dev / name, stat.S_IFCHR | 0o600, os.makedev(major, minor))
         os.chmod(self.dev / name, mode)
 
-    def make(self, minors: list[int], modeset: bool = False) -> dict[str, str]:
-        return nodes.make_missing(configured(self.values), minors, modeset)
+    def make(
+        self, minors: list[int], modeset: bool = False, capabilities: dict[int, str] | None = None
+    ) -> dict[str, str]:
+        return nodes.make_missing(configured(self.values), minors, modeset, capabilities or {})
 
     def facts(self, name: str) -> tuple[int, int, int, int, int] | None:
         return devicenodes.node_facts(str(self.dev), name)

@@ -63,6 +63,8 @@ def test_one_gpu(roots: Roots) -> None:
         "compute_capability": None,
         "brand": None,
         "mig_enabled": None,
+        "mig_devices": [],
+        "drm": [],
     }
 
 

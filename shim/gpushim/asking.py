@@ -76,6 +76,11 @@ def understand(call: Call, asked: Asked) -> Understood:
     call.log.step("snapshot")
     if not found.config.flag("request.docker-records"):
         asked.record = None
+    prefixes = tuple(found.config.texts("cdi.annotation-prefixes"))
+    if prefixes and any(name.startswith(prefixes) for name in asked.annotations):
+        from gpushim.cdi.names import from_annotations
+
+        asked.cdi = from_annotations(asked.annotations, prefixes)
     found.request, warnings = read_request(asked, found.config)
     call.log.warnings += warnings
     if found.request is not None:

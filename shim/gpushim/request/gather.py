@@ -42,15 +42,17 @@ class Asked:
     """What a spec says that may be a request.
 
     environment: NAME=value entries that begin with one of VARIABLES; annotations: name -> value;
-    mounts: (source, destination); nodes: NVIDIA's device nodes that the engine has put into the
-    spec, as in linux.devices; administrator: whether the container may have CAP_SYS_ADMIN, which is
-    what the vendor's toolkit calls privileged; sandbox: whether it only holds a pod's namespaces;
-    name: of the container in its pod, "" if it is in none; record: Docker's own, if there is one.
+    cdi: CDI device names in those annotations that are configured to hold them; mounts: (source,
+    destination); nodes: NVIDIA's device nodes that the engine has put into the spec, as in
+    linux.devices; administrator: whether the container may have CAP_SYS_ADMIN, which is what the
+    vendor's toolkit calls privileged; sandbox: whether it only holds a pod's namespaces; name: of
+    the container in its pod, "" if it is in none; record: Docker's own, if there is one.
     """
 
     __slots__ = (
         "administrator",
         "annotations",
+        "cdi",
         "environment",
         "mounts",
         "name",
@@ -62,6 +64,7 @@ class Asked:
     def __init__(self, environment: list[str]) -> None:
         self.environment = environment
         self.annotations: dict[str, str] = {}
+        self.cdi: list[str] = []
         self.mounts: list[tuple[str, str]] = []
         self.nodes: list[dict[str, Any]] = []
         self.administrator = False

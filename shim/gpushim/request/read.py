@@ -47,10 +47,13 @@ def read_request(asked: Asked, config: Config) -> tuple[Request | None, list[str
     for place in places:
         for key, pair in place.items():
             said.setdefault(key, pair)
-    found = wanted.find(asked, environment, places, config, warnings)
+    left_out: list[str] = []
+    found = wanted.find(asked, environment, places, config, warnings, left_out)
     if found is None and any(key in said for key in _RESOURCES):
         source = next(said[key][1] for key in _RESOURCES if key in said)
         found = wanted.counted(1, f"{source}, which asks for one GPU")
+    elif found is None:
+        warnings += left_out
     if found is None and not environment:
         _mention_unaccepted(asked, config, warnings)
     if found is None or found.nothing:

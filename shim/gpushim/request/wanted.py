@@ -97,11 +97,13 @@ def find(
     places: list[Said],
     config: Config,
     warnings: list[str],
+    left_out: list[str],
 ) -> Wanted | None:
     """What the first place names that names anything; None if there is none.
 
     environment: entries of it that may ask; places: gpushim's own keys in annotations, in Docker's
-    record and in the environment. Raises GpushimError for what can't be understood.
+    record and in the environment; left_out: gets a sentence if the configuration makes `all` in the
+    environment no request. Raises GpushimError for what can't be understood.
     """
     annotations, record, variables = places
     from_cdi = _by_cdi_annotations(asked, config)
@@ -115,7 +117,7 @@ def find(
         or _by_mounts(asked, config)
         or _by_swarm(environment, config, warnings)
         or _by_key(variables, config)
-        or _by_environment(environment, config, warnings)
+        or _by_environment(environment, config, left_out)
     )
     if from_cdi is None:
         return found
@@ -139,15 +141,15 @@ def _by_key(said: Said, config: Config) -> Wanted | None:
 
 
 def _by_cdi_annotations(asked: Asked, config: Config) -> Wanted | None:
-    prefixes = tuple(config.texts("cdi.annotation-prefixes"))
-    keys = [name for name in asked.annotations if name.startswith(prefixes)]
-    if not prefixes or not keys:
+    if not asked.cdi:
         return None
-    from gpushim.request.cdinames import from_annotations
-
-    names = from_annotations({name: asked.annotations[name] for name in keys}, prefixes)
-    words = ", ".join(f"{name}={brief(str(asked.annotations[name]))}" for name in sorted(keys))
-    return named(names, f"annotation {words}", config) if names else None
+    prefixes = tuple(config.texts("cdi.annotation-prefixes"))
+    words = ", ".join(
+        f"{name}={brief(str(asked.annotations[name]))}"
+        for name in sorted(asked.annotations)
+        if name.startswith(prefixes)
+    )
+    return named(asked.cdi, f"annotation {words}", config)
 
 
 def gpu_requests(record: DockerRecord) -> list[DeviceRequest]:
@@ -233,14 +235,14 @@ def _by_swarm(environment: list[str], config: Config, warnings: list[str]) -> Wa
     return made
 
 
-def _by_environment(environment: list[str], config: Config, warnings: list[str]) -> Wanted | None:
+def _by_environment(environment: list[str], config: Config, left_out: list[str]) -> Wanted | None:
     policy = config.text("request.visible-devices")
     names = devices_of(environment)
     if names is None or policy == "ignore":
         return None
     source = _source(environment)
     if names == [ALL] and config.text("request.all-from-environment") == "none":
-        warnings.append(
+        left_out.append(
             f"No GPU was given for {source}, which images have in them by themselves "
             "(request.all-from-environment is none). Ask by --gpus, by gpushim.gpus as an "
             "annotation or a label, or by the variable GPUSHIM_GPUS."

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from gpushim.inject.container import NVIDIA_SMI, TREE_PLACES, Container, describe, find_obstacles
 from gpushim.oci.bundle import load
-from gpushim.request.gather import gather
 from gpushim.oci.rootfs import RootFs
+from gpushim.request.gather import gather
 
 
 def container(tmp_path: Path, spec: dict[str, Any]) -> Container:

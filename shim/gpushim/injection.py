@@ -14,6 +14,7 @@ from gpushim.inject.environment import container_environment
 from gpushim.inject.gpus import VENDOR_HOOKS, device_edits, driver_edits, mig_warnings, params_hook
 from gpushim.inject.loadercache import CACHE, Target, make_visible
 from gpushim.oci.edits import Edits
+from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
 from gpushim.oci.rootkind import is_host_root, private
 from gpushim.request.nvidia import VISIBLE_DEVICES
@@ -22,6 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.allocate.grant import Grant
     from gpushim.granting import NodeFacts
+    from gpushim.inject.compat import Compat
     from gpushim.inject.container import Container
     from gpushim.main import Call
     from gpushim.request.gather import Asked
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from gpushim.snapshot import Snapshot
 
 _GRAPHICS = ("display", "graphics")
+# Where an image of CUDA has, among others, a driver library of its own.
+_CUDA = "/usr/local/cuda"
 
 
 def without_gpu(container: Container) -> Edits:
@@ -56,7 +60,7 @@ def edits_for(
     edits = Edits()
     edits.bind_devices = container.user_namespace
     device_edits(edits, config.text("host.dev-root"), facts)
-    _extras(call, edits, snapshot, request, grant)
+    _extras(call, edits, container, snapshot, request, grant)
     if asked.nodes and not container.privileged:
         from gpushim.inject.injected import take_out
 
@@ -75,8 +79,26 @@ def edits_for(
     return edits, library_path
 
 
-def _extras(call: Call, edits: Edits, snapshot: Snapshot, request: Request, grant: Grant) -> None:
-    """Adds what few containers ask for: nodes for graphics, features, channels, MIG's own."""
+def _extras(
+    call: Call,
+    edits: Edits,
+    container: Container,
+    snapshot: Snapshot,
+    request: Request,
+    grant: Grant,
+) -> None:
+    """Adds what few containers ask for: nodes to draw with."""
+    config = snapshot.config
+    if any(capability in grant.capabilities for capability in _GRAPHICS):
+        from gpushim.inject.drm import drm_edits
+
+        dev_root, sys_root = config.text("host.dev-root"), config.text("host.sys-root")
+        note(call, drm_edits(edits, container, grant, dev_root, sys_root, call.places.by_path))
+
+
+def note(call: Call, sentences: list[str]) -> None:
+    """Keeps what explain and the log should say, and what is no warning."""
+    call.log.fields["notes"] = call.log.fields.get("notes", []) + sentences
 
 
 def _warnings(
@@ -111,19 +133,40 @@ def _driver(
     params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
     with RootFs(container.root) as root:
         container.obstacles = find_obstacles(root)
+        compat = _compat(root, container, inventory.driver_version, grant)
         place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
-        target = Target(tree, place, posix.uname().machine)
-        may_write = (
-            config.text("inject.rootfs-write") == "private"
-            and not container.readonly
-            and private(root, call.invocation.container_id)
-        )
-        over = container.mounted_over(CACHE)
-        outcome = make_visible(root, target, may_write, is_host_root(root), call.places, over)
+        host_root = is_host_root(root)
+        if config.text("inject.layout") == "files" and not host_root:
+            from gpushim.inject.filelayout import file_layout
+
+            used = compat.directory if compat and compat.libraries else ""
+            outcome = file_layout(root, container, tree, posix.uname().machine, edits, used)
+            note(call, [compat.said] if compat else [])
+        else:
+            target = Target(tree, place, posix.uname().machine, compat)
+            may_write = (
+                config.text("inject.rootfs-write") == "private"
+                and not container.readonly
+                and private(root, call.invocation.container_id)
+            )
+            over = container.mounted_over(CACHE)
+            outcome = make_visible(root, target, may_write, host_root, call.places, over)
     edits.mounts += outcome.mounts
     log.warnings += outcome.warnings
-    log.fields["notes"] = log.fields.get("notes", []) + outcome.written + outcome.notes
+    note(call, outcome.written + outcome.notes)
     return ":".join(outcome.library_path)
+
+
+def _compat(root: RootFs, container: Container, driver_version: str, grant: Grant) -> Compat | None:
+    """The image's own newer driver library, if it has CUDA at all."""
+    try:
+        if not root.exists(_CUDA):
+            return None
+    except RootFsError:
+        pass  # a link on the way, which is followed below
+    from gpushim.inject.compat import find_compat
+
+    return find_compat(root, container, driver_version, grant)
 
 
 def _is_there(path: str) -> bool:

@@ -12,18 +12,26 @@ _refresh_python=@REFRESH_PYTHON@
 _containers=@CONTAINERS@
 _settings=@SETTINGS@
 _config=@CONFIG@
+# Docker's data root, unless it was told another. Its records of containers are in there.
+_docker=/var/lib/docker
 
 # The settings hold what the launcher needs of the configuration. They carry the configuration's
 # time stamp, so an edited, replaced or restored file is noticed by the next call. `command` keeps a
 # damaged file from ending the shell, and so every call of the runtime.
-low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@
-# shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
-[ -f "$_settings" ] && command . "$_settings" 2>/dev/null
+read_settings() {
+    low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@
+    # The file has these only where they are others: further words that start Python, one a line;
+    # whether Docker's records count; and the values of NVIDIA_VISIBLE_DEVICES that ask for
+    # nothing, as a regular expression.
+    _triggers='' _docker_records=: _no_request='(void)?'
+    # shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
+    [ ! -f "$_settings" ] || command . "$_settings" 2>/dev/null
+}
+read_settings
 # shellcheck disable=SC3013 # dash, bash, busybox and ksh all compare times; POSIX does since 2024.
 if [ "$_config" -nt "$_settings" ] || { [ "$_config" -ot "$_settings" ] && [ -f "$_config" ]; }; then
     "$_refresh_python" -I -m gpushim.launcher_settings --root "$_root" </dev/null >/dev/null 2>&1
-    # shellcheck disable=SC1090
-    [ -f "$_settings" ] && command . "$_settings" 2>/dev/null
+    read_settings
 fi
 case $low_level_family:$low_level in
 runc:/* | crun:/*) ;;
@@ -185,7 +193,55 @@ if [ -z "$_usable" ]; then
  Name runc or crun in $_config (runtime.low-level-runtimes) and run 'gpushimctl install'."
 fi
 
-# What in a spec may be a request. A word that JSON hides in an escape goes to Python, too.
+# Whether anything in these files may be a request. A word that JSON hides in an escape goes to
+# Python, too. Fixed words and an end at the first of them keep this fast for a spec of megabytes.
+asks() {
+    LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -qaF -e '"NVIDIA_VISIBLE_DEVICES=' \
+        -e '"CUDA_VERSION=' -e '"GPUSHIM_' -e '"DOCKER_RESOURCE_' -e '"gpushim.' -e '.gpushim.' \
+        -e cdi.k8s.io -e '"/dev/nvidia' -e nvidia-container-devices \
+        -e 'nvidia-container-runtime-hook"' -e 'nvidia-container-toolkit"' \
+        -e 'nvidia-cdi-hook"' -e '"DeviceRequests":[{' ${_triggers:+-e "$_triggers"} \
+        -e 'NVIDIA_VISIBLE_DEVICES\u003' -e 'CUDA_VERSION\u003' -e '\/dev' -e 'dev\/nvidia' \
+        -e '\u002d' -e '\u002D' -e '\u002e' -e '\u002E' -e '\u002f' -e '\u002F' -e '\u0038' \
+        -e '\u004' -e '\u005' -e '\u006' -e '\u007' -- "$@" 2>/dev/null
+}
+
+# Docker's record of this container in a data root.
+set_record() {
+    [ -f "$1/containers/$_container/hostconfig.json" ] && _record=$1/containers/$_container
+}
+# The same where the data root is not the usual one. It is found by the files that Docker mounts from
+# the record, or with --network container:X from the one beside it. If a user's mounts cover all
+# three, the root file system lies beneath the data root, in <storage driver>/<directory>/<layer>,
+# with devicemapper one level deeper.
+find_record() {
+    _found=$(
+        LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -oaE \
+            -e '"/([^"\]|\\.)*/containers/[^/"]+/(hostname|hosts|resolv\.conf)"' \
+            -e '"root":\{"path":"/([^"\]|\\.)*"' -- "$_spec" 2>/dev/null
+    )
+    while [ "$_found" ]; do
+        _line=${_found%%"$_newline"*}
+        _found=${_found#"$_line"}
+        _found=${_found#"$_newline"}
+        _line=${_line%'"'}
+        case $_line in
+        '"root"'*)
+            _line=${_line#'"root":{"path":"'}
+            set_record "${_line%/*/*/*}" || set_record "${_line%/*/*/*/*}"
+            ;;
+        *)
+            _line=${_line#'"'}
+            set_record "${_line%/containers/*}"
+            ;;
+        esac && return
+        # A path with an escape of JSON in it is one that only Python can read.
+        case $_line in *\\*) _answer=0 ;; esac
+    done
+}
+_newline='
+'
+
 case $_command in
 create | run)
     case $_spec in
@@ -194,13 +250,23 @@ create | run)
     esac
     # A pipe (crun's --config) can be read once only, and what is missing the other tells best.
     [ -f "$_spec" ] || exec "$low_level" "$@"
-    LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -qaF -e '"NVIDIA_VISIBLE_DEVICES=' \
-        -e 'nvidia-container-runtime-hook"' -e 'nvidia-container-toolkit"' \
-        -e 'NVIDIA_VISIBLE_DEVICES\u003' \
-        -e '\u004' -e '\u005' -e '\u006' -e '\u007' -- "$_spec" 2>/dev/null
+    # What was asked of Docker by --gpus or a label is in Docker's own record, and not in the spec.
+    _record='' _elsewhere=''
+    case $_docker_records$_state_root in
+    :*/moby | :*/moby/) [ "$_container" ] && { set_record "$_docker" || _elsewhere=:; } ;;
+    esac
+    asks "$_spec" ${_record:+"$_record/hostconfig.json" "$_record/config.v2.json"}
+    _answer=$?
+    if [ "$_answer$_elsewhere" = 1: ]; then
+        find_record
+        if [ "$_record" ]; then
+            asks "$_record/hostconfig.json" "$_record/config.v2.json"
+            _answer=$?
+        fi
+    fi
     # Status 1 is a clear no, but an earlier container of this name may still be on record; 2 is a
-    # file that cannot be read, which the low-level runtime tells best.
-    case $? in
+    # file that cannot be read, which the low-level runtime tells best if it is the spec.
+    case $_answer in
     1) { [ "$_container" ] && [ -d "$_containers/$_container" ]; } || exec "$low_level" "$@" ;;
     2) [ -r "$_spec" ] || exec "$low_level" "$@" ;;
     esac
@@ -213,16 +279,41 @@ exec)
 *) exec "$low_level" "$@" ;;
 esac
 
+# What in these files is a request, or may be one, for all that can be told without Python. What
+# asks for nothing beyond doubt has to start although gpushim is broken.
+requests() {
+    (
+        export LC_ALL=C PATH="${PATH:+$PATH:}/usr/bin:/bin"
+        [ "$_triggers" ] && grep -oaF -e "$_triggers" -- "$@"
+        # Escapes are written out, but for those of letters, which nobody uses to good purpose.
+        _words=$(
+            sed -e 's/\\u002[dD]/-/g' -e 's/\\u002[eE]/./g' -e 's/\\u002[fF]/\//g' \
+                -e 's/\\u0038/8/g' -e 's/\\u003[dD]/=/g' -e 's/\\\//\//g' -- "$@" |
+                grep -oaE -e '"(NVIDIA_VISIBLE_DEVICES|NVIDIA_REQUIRE_CUDA|CUDA_VERSION)=[^"]*' \
+                    -e '"GPUSHIM_[^"=]*=[^"]' -e '"DOCKER_RESOURCE_[^"=]*=[^"]*(GPU|MIG)-' \
+                    -e '"(container\.[^"]*\.)?gpushim\.[^"]*" *:' -e '"cdi\.k8s\.io[^"]*" *:' \
+                    -e '"/dev/nvidia' -e '/nvidia-container-devices[/"]' \
+                    -e 'nvidia-(container-runtime-hook|container-toolkit|cdi-hook)"' \
+                    -e '"Driver":"[^"]*","Count"' -e '\\u00[4-7]'
+        )
+        # An image that has a CUDA version and demands nothing of the driver is one of the first
+        # generation, which means all GPUs as long as nobody says anything else.
+        case $_words in
+        *'"NVIDIA_VISIBLE_DEVICES='* | *'"NVIDIA_REQUIRE_CUDA='[!$_newline]*) ;;
+        *'"CUDA_VERSION='[!$_newline]*) _words='"NVIDIA_VISIBLE_DEVICES=all'$_newline$_words ;;
+        esac
+        # Docker itself has done all of what was asked for by CDI names.
+        printf '%s\n' "$_words" | grep -vxE -e "\"NVIDIA_VISIBLE_DEVICES=$_no_request" -e '' \
+            -e '"(NVIDIA_REQUIRE_CUDA|CUDA_VERSION)=.*' -e '"Driver":"cdi","Count"'
+    ) 2>/dev/null
+}
+
 if [ ! -f "$_python" ] || [ ! -x "$_python" ] || [ ! -f "$_code/gpushim/entry.py" ]; then
     case $_command in
     create | run)
-        # Nothing can be weighed, but a value that asks for nothing is plain to see.
-        (
-            export LC_ALL=C PATH="${PATH:+$PATH:}/usr/bin:/bin"
-            grep -oaE -e '"NVIDIA_VISIBLE_DEVICES(=[^"]*"?|\\u003)' \
-                -e 'nvidia-container-[a-z-]*"|\\u00[4-7]' -- "$_spec" |
-                grep -qvxE '"NVIDIA_VISIBLE_DEVICES=(void)?"'
-        ) || exec "$low_level" "$@"
+        [ "$_elsewhere" ] && find_record
+        _words=$(requests "$_spec" ${_record:+"$_record/hostconfig.json" "$_record/config.v2.json"})
+        [ "$_words" ] || exec "$low_level" "$@"
         ;;
     # The container has its GPUs; its later processes lack no more than a few variables.
     exec) exec "$low_level" "$@" ;;

@@ -21,6 +21,11 @@ from .places import Places
 
 _HEADER = "# Written by gpushim from config.toml, whose time this file has. Edit that one.\n"
 _NAMES = ("low_level", "other_low_level", "low_level_family")
+# These are in the file only where the configuration is not the default one. Their names begin with
+# an underscore as the launcher's own do: a variable of its caller's must not be altered.
+_FURTHER = ("_triggers", "_docker_records", "_no_request")
+# Annotations that begin like this start Python by the launcher's own list.
+_KNOWN_PREFIX = "cdi.k8s.io"
 
 
 def shell_quote(text: str) -> str:
@@ -43,13 +48,37 @@ def chosen(runtimes: list[str]) -> dict[str, str]:
     }
 
 
+def further(config: Config) -> dict[str, str]:
+    """The settings by which the launcher tells what may be a request; none by default.
+
+    _triggers: how an entry of a spec begins, as its text has it, that may be one beside those that
+    the launcher knows, one a line; _docker_records: "" if Docker's records are not to be read;
+    _no_request: the values of NVIDIA_VISIBLE_DEVICES that ask for nothing, as an extended regular
+    expression (POSIX) for a whole value, for when Python is missing.
+    """
+    settings: dict[str, str] = {}
+    variables = [f'"{name}=' for name in config.texts("request.swarm-resource")]
+    prefixes = config.texts("cdi.annotation-prefixes")
+    annotations = [f'"{name}' for name in prefixes if not name.startswith(_KNOWN_PREFIX)]
+    if variables or annotations:
+        settings["_triggers"] = "\n".join([*variables, *annotations])
+    if not config.flag("request.docker-records"):
+        settings["_docker_records"] = ""
+    if config.text("request.visible-devices") == "ignore":
+        settings["_no_request"] = ".*"
+    elif config.text("request.all-from-environment") == "none":
+        settings["_no_request"] = "(void|all)?"
+    return settings
+
+
 def render(settings: dict[str, str]) -> str:
-    """The file's text."""
-    return _HEADER + "".join(f"{name}={shell_quote(settings[name])}\n" for name in _NAMES)
+    """The file's text; of the settings that `further` makes it has those that are there."""
+    names = [*_NAMES, *(name for name in _FURTHER if name in settings)]
+    return _HEADER + "".join(f"{name}={shell_quote(settings[name])}\n" for name in names)
 
 
 def parse(text: str) -> dict[str, str]:
-    """What `render` made; an empty dictionary for anything else."""
+    """What `render` made, now or in an earlier version; an empty dictionary for anything else."""
     settings: dict[str, str] = {}
     try:
         words = shlex.split(text, comments=True)
@@ -57,9 +86,9 @@ def parse(text: str) -> dict[str, str]:
         return {}
     for word in words:
         name, equals, value = word.partition("=")
-        if equals and name in _NAMES:
+        if equals and name in (*_NAMES, *_FURTHER):
             settings[name] = value
-    return settings if len(settings) == len(_NAMES) else {}
+    return settings if settings.keys() >= set(_NAMES) else {}
 
 
 def in_use(places: Places) -> str:
@@ -90,7 +119,7 @@ def write(places: Places, search_path: str) -> list[str]:
     problems: list[str] = []
     try:
         config = config_file.read(places.config)
-        settings = chosen(find(_names(config), search_path, places.launcher))
+        settings = chosen(find(_names(config), search_path, places.launcher)) | further(config)
     except GpushimError as error:
         problems.append(str(error))
         settings = _former(places) or chosen(

@@ -64,6 +64,7 @@ class Launcher:
         self.code = str(CODE)
         self.template = TEMPLATE.read_text()
         self.containers = directory / "run" / "gpushim" / "containers"
+        self.docker = directory / "var" / "lib" / "docker"
         self.program.parent.mkdir(parents=True)
         shutil.copy(dump, self.low_level)
 
@@ -80,7 +81,10 @@ class Launcher:
             "SETTINGS": str(self.directory / "var/lib/gpushim/launcher.conf"),
             "CONFIG": str(self.directory / "etc/gpushim/config.toml"),
         }
-        self.program.write_text(fill_in(self.template, values))
+        usual = "_docker=/var/lib/docker\n"
+        assert usual in self.template
+        text = self.template.replace(usual, f"_docker='{self.docker}'\n")
+        self.program.write_text(fill_in(text, values))
         self.program.chmod(0o755)
         return self
 
@@ -110,6 +114,15 @@ class Launcher:
         """What reached the low-level runtime; None if nothing did."""
         program = program or self.low_level
         return Dump(program) if Path(f"{program}.cmdline").exists() else None
+
+    def configure(self, text: str) -> Launcher:
+        """Write the settings file, of `text` behind what every version has in it."""
+        path = self.directory / "var/lib/gpushim/launcher.conf"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f"low_level='{self.low_level}'\nother_low_level=''\nlow_level_family='runc'\n{text}"
+        )
+        return self
 
     def stub_python(self) -> Launcher:
         """Let the stand-in take Python's place, too: then it is seen whether Python is started."""

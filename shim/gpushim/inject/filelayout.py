@@ -12,14 +12,18 @@ import posix
 from gpushim.host.libraryorder import name_bytes
 from gpushim.inject.container import NVIDIA_SMI
 from gpushim.inject.gpus import FILE_OPTIONS
+from gpushim.inject.librarydirectory import (
+    library_directory,
+    library_directory_32,
+    names_in,
+    resolved,
+)
 from gpushim.inject.loadercache import CACHE, LoaderCacheResult, musl_reason
 from gpushim.oci.edits import Mount
 from gpushim.oci.rootentry import RootFsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpushim.host.model import DriverTree
     from gpushim.inject.container import Container
     from gpushim.oci.edits import Edits
@@ -27,10 +31,6 @@ if TYPE_CHECKING:
 
 PROGRAMS = NVIDIA_SMI.rpartition("/")[0]
 
-# Debian's names for architectures (its multiarch specification): 64 bits, and 32 beside them.
-_MULTIARCH = {"x86_64": "x86_64-linux-gnu", "aarch64": "aarch64-linux-gnu"}
-_MULTIARCH_32 = {"x86_64": "i386-linux-gnu", "aarch64": "arm-linux-gnueabihf"}
-_C_LIBRARY = "libc.so.6"
 _LARGEST_CACHE = 8 << 20
 _DEEPEST = 4  # directories of a driver tree within each other; it has two
 
@@ -82,69 +82,31 @@ def file_layout(
     return result
 
 
-def library_directory(root: RootFs, machine: str, musl: bool = False) -> tuple[str, bool]:
-    """Where an image's loader looks for 64-bit libraries, without links; whether that is certain.
+def plain_mounts(tree: DriverTree, lib64: str, lib: str, taken: set[str]) -> list[Mount]:
+    """The same for an image that nobody knows yet, with its directories given.
 
-    It is where the C library lies: Debian and Ubuntu have it in a multiarch directory, Fedora,
-    RHEL and SUSE in /usr/lib64, Arch in /usr/lib with the others as links to it. An image without
-    any (a static program's) gets them in the directory that most distributions have.
+    taken: destinations that have a mount already.
     """
-    if musl:
-        return "/usr/lib", True  # ldso/dynlink.c: /lib, /usr/local/lib, /usr/lib
-    found = _with_c_library(root, _candidates(machine))
-    return (found, True) if found else ("/usr/lib64", False)
+    return [
+        Mount(f"{tree.path}/{part}/{name}", f"{directory}/{name}", list(FILE_OPTIONS))
+        for part, directory in (("lib64", lib64), ("lib", lib), ("bin", PROGRAMS))
+        for name in listing(f"{tree.path}/{part}")
+        if f"{directory}/{name}" not in taken
+    ]
 
 
-def library_directory_32(root: RootFs, machine: str, beside: str) -> tuple[str, bool]:
-    """The same for 32-bit libraries; beside: where the 64-bit ones are."""
-    multiarch = _MULTIARCH_32.get(machine, "")
-    found = _with_c_library(root, _candidates_32(multiarch), beside)
-    if found:
-        return found, True
-    if beside.endswith("-gnu"):
-        return f"/usr/lib/{multiarch}", False
-    # Arch has its 64-bit libraries in /usr/lib and all others the 32-bit ones.
-    return ("/usr/lib32" if beside == "/usr/lib" else "/usr/lib"), False
+def mounts_over_copies(
+    root: RootFs, container: Container, tree: str, where: str, machine: str
+) -> tuple[list[Mount], list[str]]:
+    """What has to cover copies that the image's loader would prefer to the files in `where`.
 
-
-def _candidates(machine: str) -> tuple[str, ...]:
-    # 64 bits before /usr/lib, which holds 32-bit libraries on Fedora, RHEL and SUSE.
-    multiarch = _MULTIARCH.get(machine)
-    first = (f"/usr/lib/{multiarch}", f"/lib/{multiarch}") if multiarch else ()
-    return (*first, "/usr/lib64", "/lib64", "/usr/lib", "/lib")
-
-
-def _candidates_32(multiarch: str) -> tuple[str, ...]:
-    first = (f"/usr/lib/{multiarch}", f"/lib/{multiarch}") if multiarch else ()
-    return (*first, "/usr/lib32", "/lib32", "/usr/lib", "/lib")
-
-
-def _with_c_library(root: RootFs, candidates: Iterable[str], other_than: str = "") -> str:
-    """The first of the directories that has the C library, resolved; "" if none has.
-
-    Of an image that keeps /lib and /usr/lib apart the loader searches both, and the one beneath
-    /usr is where software expects a driver.
+    tree: path of the driver tree whose files are there already. Returns notes, too.
     """
-    for candidate in candidates:
-        path = resolved(root, candidate)
-        if path == other_than or _C_LIBRARY not in _names(root, path):
-            continue
-        preferred = "/usr" + path
-        is_apart = not path.startswith("/usr/") and _names(root, preferred)
-        return preferred if is_apart and preferred != other_than else path
-    return ""
-
-
-def _names(root: RootFs, directory: str) -> list[str]:
-    """What is in a directory of the image; nothing if it is none."""
-    try:
-        return root.listdir(directory)
-    except RootFsError:
-        return []
-
-
-def resolved(root: RootFs, path: str) -> str:
-    return "/" + "/".join(root.resolve_in_root(path))
+    result = LoaderCacheResult()
+    source = tree + "/lib64"
+    placed = _Placed(root, container, set(), result)
+    _over_copies(placed, source, where, listing(source), "", machine)
+    return result.mounts, result.notes
 
 
 def listing(directory: str, below: str = "", depth: int = 0) -> list[str]:
@@ -198,7 +160,7 @@ class _Placed:
             path = f"{destination}/{name}"
             directory, _, last = path.rpartition("/")
             if directory not in present:
-                present[directory] = set(_names(self.root, resolved(self.root, directory)))
+                present[directory] = set(names_in(self.root, resolved(self.root, directory)))
             self.one(f"{source}/{name}", path, last in present[directory])
 
     def one(self, source: str, path: str, is_there: bool) -> None:
@@ -234,7 +196,7 @@ def _over_copies(
     known = set(names)
     copies = _cached_copies(root, known, machine)
     for directory in _searched_first(root, where):
-        copies.update((f"{directory}/{name}", name) for name in _names(root, directory))
+        copies.update((f"{directory}/{name}", name) for name in names_in(root, directory))
     spared = resolved(root, compat) + "/" if compat else ""
     for copy, name in copies.items():
         path = resolved(root, copy)
@@ -251,7 +213,7 @@ def _searched_first(root: RootFs, where: str) -> list[str]:
     directories = [apart] if apart != where else []
     for base in (apart, where):
         hwcaps = f"{base}/glibc-hwcaps"  # ld.so(8), "glibc-hwcaps subdirectories"
-        directories += [f"{hwcaps}/{level}" for level in _names(root, hwcaps)]
+        directories += [f"{hwcaps}/{level}" for level in names_in(root, hwcaps)]
     return directories
 
 

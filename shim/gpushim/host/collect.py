@@ -194,9 +194,8 @@ def _make_nodes(
     )
     instances = mig.capabilities(config.text("host.proc-root"))
     missing = nodes.make_missing(config, known, modeset, instances)
-    for minor, path in instances.items():
-        if path.endswith(mig.FOR_THE_FEW):
-            missing.pop(devicenodes.capability_node(minor), None)
+    for minor in mig.for_the_few(config.text("host.proc-root")):
+        missing.pop(devicenodes.capability_node(minor), None)
     if minors:
         needed = [*map(devicenodes.gpu_node, minors), *devicenodes.CONTROL_NODES]
         if modeset:

@@ -13,10 +13,14 @@ from . import procfiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .model import MigDevice
 
 CONTROL_NODES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
 MODESET_NODE = "nvidia-modeset"
+# Nodes whose names end in their minor number, in directories of their modules' names.
+_NUMBERED = ("nvidia-caps/nvidia-cap", "nvidia-caps-imex-channels/channel")
 MODESET_CAPABILITIES = ("display", "graphics")
 
 
@@ -56,6 +60,26 @@ def node_facts(dev_root: str, name: str) -> tuple[int, int, int, int, int] | Non
         found.st_uid,
         found.st_gid,
     )
+
+
+def stale(proc_root: str, found: Mapping[str, tuple[int, int, int, int, int]]) -> list[str]:
+    """Those nodes of capabilities and channels whose numbers are another one's by now.
+
+    The kernel may give nvidia-caps another major number each time that the driver is loaded, and
+    nobody takes the old nodes away. found: name -> facts; costs nothing where there is none of
+    these. Where the kernel's list does not tell, none is.
+    """
+    numbered = [name for name in found if name.startswith(_NUMBERED)]
+    if not numbered:
+        return []
+    majors = character_majors(proc_root)
+    wrong = []
+    for name in numbered:
+        major, minor = found[name][:2]
+        expected = majors.get(name.partition("/")[0], major)
+        if major != expected or not name.endswith((f"nvidia-cap{minor}", f"channel{minor}")):
+            wrong.append(name)
+    return wrong
 
 
 def character_majors(proc_root: str) -> dict[str, int]:

@@ -14,9 +14,7 @@ from ..errors import harmless
 from . import fingerprint, procfiles
 from .model import Gpu, Inventory, MigDevice
 
-# The capabilities to partition GPUs and to watch all instances: a container that asks for one says
-# so where its node is missing, and nobody else needs it.
-FOR_THE_FEW = ("/mig/config", "/mig/monitor")
+_CAPABILITIES = "/driver/nvidia/capabilities"
 
 
 def minors(proc_root: str) -> dict[str, int]:
@@ -35,15 +33,31 @@ def capabilities(proc_root: str) -> dict[int, str]:
     Those are the two of each instance, and where a GPU can be partitioned at all the ones to do so
     and to watch.
     """
-    where = proc_root + "/driver/nvidia/capabilities"
+    where = proc_root + _CAPABILITIES
     table = minors(proc_root)
     gpus = [name for name in procfiles.names(where) if name.startswith("gpu")]
     able = any("mig" in procfiles.names(f"{where}/{name}") for name in gpus)
-    wanted = {name: f"{where}/mig/{name}" for name in ("config", "monitor") if able}
+    found = for_the_few(proc_root) if able else {}
     for instance in fingerprint.mig_instances(proc_root):
         gpu, _, rest = instance.partition("/")
-        wanted[f"{instance}/access"] = f"{where}/{gpu}/mig/{rest}/access"
-    return {table[name]: path for name, path in wanted.items() if name in table}
+        minor = table.get(f"{instance}/access")
+        if minor is not None:
+            found[minor] = f"{where}/{gpu}/mig/{rest}/access"
+    return found
+
+
+def for_the_few(proc_root: str) -> dict[int, str]:
+    """As `capabilities`: those to partition GPUs and to watch all instances.
+
+    A container that asks for one says so where its node is missing, and nobody else needs it.
+    """
+    table = minors(proc_root)
+    where = f"{proc_root}{_CAPABILITIES}/mig"
+    return {
+        table[name]: f"{where}/{name}"
+        for name in ("config", "monitor")
+        if name in table and name in procfiles.names(where)
+    }
 
 
 def add(inventory: Inventory, said: dict[str, dict[str, Any]], proc_root: str) -> list[str]:

@@ -15,7 +15,7 @@ import time
 
 from ..config import Config
 from ..errors import why
-from . import devicenodes, driver, gpus, helpers, procfiles
+from . import devicenodes, driver, gpus, helpers, mig, procfiles
 
 # Older drivers call the front end nvidia-frontend.
 _FRONT_END = ("nvidia-frontend", "nvidia")
@@ -66,10 +66,21 @@ def make_missing(
     return _make_all(config, wanted(minors, modeset, capabilities))
 
 
-def make_channels(config: Config, channels: list[int]) -> dict[str, str]:
-    """Make the nodes of IMEX channels that are missing; name -> why, as make_missing."""
-    nodes = [Node(devicenodes.channel_node(channel), _CHANNELS, channel) for channel in channels]
-    return _make_all(config, nodes)
+def make_named(config: Config, minors: dict[str, int]) -> dict[str, str]:
+    """Make what is missing of IMEX channels and of MIG's nodes for the few; name -> why.
+
+    minors: name in the dev root -> minor.
+    """
+    files = mig.for_the_few(config.text("host.proc-root"))
+    return _make_all(
+        config,
+        [
+            Node(name, _CAPABILITIES, minor, files.get(minor, ""))
+            if name == devicenodes.capability_node(minor)
+            else Node(name, _CHANNELS, minor)
+            for name, minor in minors.items()
+        ],
+    )
 
 
 def _make_all(config: Config, nodes: list[Node]) -> dict[str, str]:
@@ -93,24 +104,12 @@ def _make_all(config: Config, nodes: list[Node]) -> dict[str, str]:
 
 
 def _missing(config: Config, nodes: list[Node]) -> list[Node]:
-    """Those that are not there. A capability's node with numbers of old is another one's.
-
-    The kernel gives nvidia-caps another major number each time that the driver is loaded, and
-    nobody takes the old nodes away.
-    """
+    """Those that are not there, or have the numbers of a former load of the driver."""
     dev = config.text("host.dev-root")
-    majors = devicenodes.character_majors(config.text("host.proc-root"))
-    missing = []
-    for node in nodes:
-        facts = devicenodes.node_facts(dev, node.name)
-        expected = (
-            next((majors[name] for name in node.modules if name in majors), None),
-            node.minor,
-        )
-        moves = node.modules in (_CAPABILITIES, _CHANNELS) and expected[0] is not None
-        if facts is None or (moves and facts[:2] != expected):
-            missing.append(node)
-    return missing
+    found = {node.name: devicenodes.node_facts(dev, node.name) for node in nodes}
+    there = {name: facts for name, facts in found.items() if facts is not None}
+    stale = devicenodes.stale(config.text("host.proc-root"), there)
+    return [node for node in nodes if node.name not in there or node.name in stale]
 
 
 def _run_helpers(config: Config, missing: list[Node]) -> None:
@@ -162,7 +161,9 @@ def _make(config: Config, node: Node, params: driver.Params) -> str:
     mode, uid, gid = params.mode, params.uid, params.gid
     if node.modules is _UVM:
         mode, uid, gid = 0o666, 0, 0
-    if node.capability:
+    if node.modules == _CAPABILITIES:
+        if not node.capability:
+            return "the driver knows no such capability"
         mode, uid, gid = _capability_mode(node.capability), 0, 0
     directory, _, name = path.rpartition("/")
     temporary = f"{directory}/.gpushim-{name}-{os.getpid()}"
@@ -182,9 +183,9 @@ def _make(config: Config, node: Node, params: driver.Params) -> str:
 
 
 def _capability_mode(path: str) -> int:
-    """The mode that the driver gives the node of a capability; 0444 where it does not say."""
+    """The mode that the driver gives the node of a capability; root's only where it is silent."""
     text = gpus.information(procfiles.text(path)).get("DeviceFileMode", "")
-    return int(text) & 0o777 if text.isascii() and text.isdecimal() and len(text) < 6 else 0o444
+    return int(text) & 0o777 if text.isascii() and text.isdecimal() and len(text) < 6 else 0o400
 
 
 def _make_links(dev: str, nodes: list[Node]) -> None:

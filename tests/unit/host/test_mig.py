@@ -159,7 +159,7 @@ def test_a_machine_without_mig(tmp_path: Path) -> None:
 
 def test_which_nodes_are_of_use(tmp_path: Path) -> None:
     table = "config 1\nmonitor 2\ngpu0/gi1/access 12\ngpu0/gi1/ci0/access 13\ngpu0/gi2/access 21\n"
-    root = proc(tmp_path, table, "gpu0/mig/gi1/ci0", "mig")
+    root = proc(tmp_path, table, "gpu0/mig/gi1/ci0", "mig/config", "mig/monitor")
     where = root + "/driver/nvidia/capabilities"
     assert mig.capabilities(root) == {
         1: where + "/mig/config",
@@ -256,10 +256,15 @@ def test_why_a_node_of_an_instance_can_not_be_made(tmp_path: Path) -> None:
 @root_only
 def test_imex_channels_are_made(tmp_path: Path) -> None:
     machine = Nodes(tmp_path, device_mode=0o660, device_gid=44)
-    assert nodes.make_channels(configured(machine.values), [0, 7]) == {}
+
+    def make(*channels: int) -> dict[str, str]:
+        names = {devicenodes.channel_node(channel): channel for channel in channels}
+        return nodes.make_named(configured(machine.values), names)
+
+    assert make(0, 7) == {}
     assert machine.facts("nvidia-caps-imex-channels/channel7") == (506, 7, 0o660, 0, 44)
     devices = machine.host.proc_root / "devices"
     devices.write_text(devices.read_text().replace("nvidia-caps-imex-channels", "other"))
-    assert nodes.make_channels(configured(machine.values), [0]) == {}
-    (reason,) = nodes.make_channels(configured(machine.values), [9]).values()
+    assert make(0) == {}
+    (reason,) = make(9).values()
     assert "nvidia-caps-imex-channels is not loaded" in reason

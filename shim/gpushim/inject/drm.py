@@ -43,6 +43,12 @@ def drm_edits(
     that only compute offscreen do without.
     """
     facts, links, said = look(drawing(grant), dev_root, sys_root)
+    said += [
+        f"The MIG device {mig.uuid} has no nodes in /dev/dri, since its profile {mig.profile} has "
+        "no graphics."
+        for _, mig in grant.mig
+        if not can_draw(mig.profile)
+    ]
     if not facts:
         return said
     device_edits(edits, dev_root, facts)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from gpushim.host.ldsocache import BITS_32, X86_64, LoaderCache, parse, write
 from gpushim.host.model import DriverTree
+from gpushim.inject.compat import Compat
 from gpushim.inject.loadercache import (
     MOUNT_OPTIONS,
     LoaderCacheResult,
@@ -57,10 +58,11 @@ def apply(root: Path, places: Places) -> Apply:
         libraries32: tuple[str, ...] = (),
         machine: str = "x86_64",
         place: str = PLACE,
+        compat: Compat | None = None,
     ) -> LoaderCacheResult:
         tree = DriverTree("/tree", ["libnvidia-ml.so.1", "libcuda.so.1"], list(libraries32))
         with RootFs(str(root)) as opened:
-            target = Target(tree, place, machine)
+            target = Target(tree, place, machine, compat)
             return make_visible(opened, target, may_write, is_host_root, places)
 
     return call
@@ -355,3 +357,76 @@ def test_a_committed_image_is_merged_anew(root: Path, apply: Apply) -> None:
 )
 def test_includes(text: bytes, expected: bool) -> None:
     assert includes_drop_ins(text) is expected
+
+
+COMPAT = "/usr/local/cuda-12.8/compat"
+
+
+def compat(*libraries: str) -> Compat:
+    found = Compat(COMPAT, "570.124.06")
+    found.libraries = list(libraries)
+    found.said = "Said of it."
+    return found
+
+
+def test_a_newer_libcuda_of_the_image_comes_first(root: Path, apply: Apply) -> None:
+    result = apply(compat=compat("libnvidia-nvvm.so.4", "libcuda.so.1"))
+    cache = parse((root / "etc/ld.so.cache").read_bytes())
+    found = [(name.decode(), path.decode()) for _, name, path, _, _ in cache.entries]
+    assert found == [
+        ("libz.so.1", "/lib/libz.so.1"),
+        ("libnvidia-nvvm.so.4", f"{COMPAT}/libnvidia-nvvm.so.4"),
+        ("libnvidia-ml.so.1", f"{PLACE}/lib64/libnvidia-ml.so.1"),
+        ("libcuda.so.1", f"{COMPAT}/libcuda.so.1"),
+        ("libcuda.so.1", f"{PLACE}/lib64/libcuda.so.1"),
+    ]
+    drop_in = root / "etc/ld.so.conf.d/00-gpushim.conf"
+    assert drop_in.read_text() == f"{COMPAT}\n{PLACE}/lib64\n"
+    assert "Said of it." in result.notes
+    assert not result.warnings
+
+
+def test_it_is_as_ldconfig_would_have_it(root: Path, apply: Apply) -> None:
+    """What an ldconfig in the container makes of the drop-in is what is there already."""
+    from tests.unit.driver import ldconfig
+
+    ldconfig.library(root, f"{COMPAT[1:]}/libcuda.so.570.124.06", "libcuda.so.1")
+    ldconfig.library(root, f"{PLACE[1:]}/lib64/libcuda.so.550.163.01", "libcuda.so.1")
+    ldconfig.library(root, f"{PLACE[1:]}/lib64/libnvidia-ml.so.550.163.01", "libnvidia-ml.so.1")
+    (root / "etc/ld.so.cache").write_bytes(ldconfig.run(root, []))
+    (root / "etc/ld.so.conf").write_bytes(INCLUDE)
+    apply(compat=compat("libcuda.so.1"))
+    ours = ldconfig.printed(root / "etc/ld.so.cache")
+    directories = (root / "etc/ld.so.conf.d/00-gpushim.conf").read_text().split()
+    ldconfig.run(root, directories)
+    assert ours == ldconfig.printed(root / "etc/ld.so.cache")
+
+
+def test_one_that_can_not_be_used_is_taken_out(root: Path, apply: Apply) -> None:
+    """The image's own cache names it, or an earlier create on another board did."""
+    theirs = [
+        (X86_64, b"libnvidia-nvvm.so.4", COMPAT.encode() + b"/libnvidia-nvvm.so.4", 0, 0),
+        (X86_64, b"libcuda.so.1", COMPAT.encode() + b"/libcuda.so.1", 0, 0),
+    ]
+    (root / "etc/ld.so.cache").write_bytes(write(LoaderCache([LIBZ, *theirs])))
+    unused = compat()
+    unused.warning = "A warning."
+    result = apply(compat=unused)
+    assert set(entries((root / "etc/ld.so.cache").read_bytes()).values()) == {
+        "/lib/libz.so.1",
+        f"{PLACE}/lib64/libcuda.so.1",
+        f"{PLACE}/lib64/libnvidia-ml.so.1",
+    }
+    assert (root / "etc/ld.so.conf.d/00-gpushim.conf").read_text() == f"{PLACE}/lib64\n"
+    assert (result.warnings, result.notes) == (["A warning."], ["Said of it."])
+
+
+def test_a_search_path_has_it_first(apply: Apply) -> None:
+    result = apply(is_host_root=True, compat=compat("libcuda.so.1"))
+    assert result.library_path == [COMPAT, f"{PLACE}/lib64"]
+
+
+def test_kept_caches_tell_it_apart(apply: Apply) -> None:
+    plain = apply(may_write=False).mounts[0].host_path
+    first = apply(may_write=False, compat=compat("libcuda.so.1")).mounts[0].host_path
+    assert len({plain, first, apply(may_write=False, compat=compat()).mounts[0].host_path}) == 3

@@ -26,7 +26,7 @@ _JETPACK = "NVIDIA_REQUIRE_JETPACK"
 # What Go's strconv.ParseBool reads as true.
 _TRUE = ("1", "t", "T", "true", "TRUE", "True")
 
-_OPERATORS = ("!=", "<=", ">=", "=", "<", ">")
+_BEFORE_EQUAL = ("!", "<", ">")
 _VERSIONS = ("cuda", "driver", "arch")
 _PROPERTIES = (*_VERSIONS, "brand")
 _ALL_THE_SAME = f"set {DISABLE}=1 to start it all the same"
@@ -69,15 +69,21 @@ def requirements(environment: Sequence[object], legacy: bool) -> list[tuple[str,
 
 
 def check(required: Sequence[tuple[str, str]], facts: Facts, subject: str) -> None:
-    """Raises GpushimError if not all of `required`, as `requirements` gives it, holds.
+    """As `check_each`, for one."""
+    check_each(required, [(facts, subject)])
 
-    subject: what has these facts, for the sentence: "GPU 0 (NVIDIA A100)". An expression that can't
-    be read is an error whatever the others say.
+
+def check_each(required: Sequence[tuple[str, str]], each: Sequence[tuple[Facts, str]]) -> None:
+    """Raises GpushimError if not all of `required`, as `requirements` gives it, hold for each.
+
+    each: facts, and what has them, for the sentence: "GPU 0 (NVIDIA A100)". An expression that
+    can't be read is an error whatever the others say.
     """
     read = [(name, expression, _terms(name, expression)) for name, expression in required]
-    for name, expression, terms in read:
-        if terms and not any(all(_holds(factor, facts) for factor in term) for term in terms):
-            raise _unmet(f"{name} ({brief(expression)})", terms, facts, subject)
+    for facts, subject in each:
+        for name, expression, terms in read:
+            if terms and not any(all(_holds(factor, facts) for factor in term) for term in terms):
+                raise _unmet(f"{name} ({brief(expression)})", terms, facts, subject)
 
 
 def _terms(name: str, expression: str) -> list[list[Factor]]:
@@ -93,19 +99,24 @@ def _terms(name: str, expression: str) -> list[list[Factor]]:
 
 def _factor(text: str, name: str, expression: str) -> Factor | None:
     """One comparison; None for a property that is not known."""
-    places = [place for place in map(text.find, "<>=!") if place >= 0]
-    if not places:
-        raise _malformed(name, expression, f"'{brief(text)}' has no operator")
-    subject, rest = text[: min(places)], text[min(places) :]
-    if subject not in _PROPERTIES:
-        return None
-    for operator in _OPERATORS:
-        if rest.startswith(operator):
-            value = rest[len(operator) :]
-            if subject in _VERSIONS and _version(value) is None:
+    # The sign that comes first is the operator: none of the properties has one in its name.
+    for sign in "=<>":
+        subject, there, value = text.partition(sign)
+        operator = sign
+        if sign == "=" and subject[-1:] in _BEFORE_EQUAL:
+            operator = subject[-1] + sign
+            subject = subject[:-1]
+        if there and subject in _PROPERTIES:
+            # Most are the number of a driver; images have a hundred of them.
+            if subject in _VERSIONS and not (_is_number(value) or _version(value)):
                 raise _malformed(name, expression, f"'{brief(value)}' is no version")
             return subject, operator, value
-    raise _malformed(name, expression, f"'{brief(text)}' has an operator that is not known")
+    ends = [place for place in map(text.find, "<>=!") if place >= 0]
+    if not ends:
+        raise _malformed(name, expression, f"'{brief(text)}' has no operator")
+    if text[: min(ends)] in _PROPERTIES:
+        raise _malformed(name, expression, f"'{brief(text)}' has an operator that is not known")
+    return None
 
 
 def _malformed(name: str, expression: str, reason: str) -> GpushimError:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 from gpushim.errors import GpushimError
-from gpushim.request.requirements import Facts, check, requirements
+from gpushim.request.requirements import Facts, check, check_each, requirements
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -215,6 +215,11 @@ def test_the_usual_expression(cuda: str, driver: str, brand: str, met: bool) -> 
         ("driver>=1.2.3.4", "'1.2.3.4' is no version"),
         ("arch=sm_80", "'sm_80' is no version"),
         ("cuda!12", "'cuda!12' has an operator that is not known"),
+        ("cuda!x=3", "'cuda!x=3' has an operator that is not known"),
+        ("cuda!<3", "'cuda!<3' has an operator that is not known"),
+        ("cuda<1=2", "'1=2' is no version"),
+        ("cuda>1<2", "'1<2' is no version"),
+        ("cuda<<=1", "'<=1' is no version"),
         ("brand!tesla", "'brand!tesla' has an operator that is not known"),
         # Whatever else holds.
         ("cuda>=1 driver>=x", "'x' is no version"),
@@ -289,6 +294,17 @@ def test_all_variables_must_hold() -> None:
         check(required, A100, "GPU 0")
     check(required[:1], A100, "GPU 0")
     check([], Facts(None, "", None, None), "GPU 0")
+
+
+def test_all_that_is_checked_must_have_it() -> None:
+    other = Facts("12.4", "550.163.01", "7.5", "geforce")
+    each = [(A100, "GPU 0"), (other, "GPU 1"), (A100, "GPU 2")]
+    check_each([("NVIDIA_REQUIRE_CUDA", "cuda>=12")], each)
+    check_each([("NVIDIA_REQUIRE_CUDA", "cuda>=99")], [])
+    with pytest.raises(GpushimError, match=r"^GPU 1 does not meet"):
+        check_each([("NVIDIA_REQUIRE_CUDA", "arch>=8.0")], each)
+    with pytest.raises(GpushimError, match="has no operator"):
+        check_each([("NVIDIA_REQUIRE_CUDA", "arch")], [])
 
 
 def test_a_long_expression_is_cut_in_sentences() -> None:

@@ -48,6 +48,15 @@ class Places:
         return self.run + "/refresh.lock"
 
     @property
+    def cdi(self) -> str:
+        """What the CDI spec files say."""
+        return self.run + "/cdi.json"
+
+    @property
+    def cdi_lock(self) -> str:
+        return self.run + "/cdi.lock"
+
+    @property
     def containers(self) -> str:
         """One directory per container that got a grant, named by its id."""
         return self.run + "/containers"

@@ -13,10 +13,12 @@ from typing import Any
 
 from ..oci.edits import Edits
 from ..oci.files import read_small
-from .document import ENDINGS, MAXIMUM_BYTES
-from .rules import minimum_version
+from .version import minimum_version
 
 FORMATS = ("json", "yaml")
+
+_ENDINGS = (".json", ".yaml")  # of spec files, all others are passed over (CDI SPEC.md)
+_LARGEST = 4 << 20
 
 
 def document(
@@ -98,7 +100,7 @@ def named_trees(directories: Iterable[str], driver_trees: str) -> set[str]:
     for directory in directories:
         for path in _spec_files(directory):
             try:
-                data = read_small(path, MAXIMUM_BYTES)
+                data = read_small(path, _LARGEST)
             except OSError:
                 continue
             found.update(os.fsdecode(match) for match in tree.findall(data))
@@ -110,4 +112,4 @@ def _spec_files(directory: str) -> list[str]:
         names = os.listdir(directory)
     except OSError:
         return []
-    return [f"{directory}/{name}" for name in names if name.endswith(ENDINGS)]
+    return [f"{directory}/{name}" for name in names if name.endswith(_ENDINGS)]

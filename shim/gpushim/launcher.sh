@@ -12,18 +12,17 @@ _refresh_python=@REFRESH_PYTHON@
 _containers=@CONTAINERS@
 _settings=@SETTINGS@
 _config=@CONFIG@
-# Docker's data root, unless it was told another. Its records of containers are in there.
-_docker=/var/lib/docker
 
 # The settings hold what the launcher needs of the configuration. They carry the configuration's
 # time stamp, so an edited, replaced or restored file is noticed by the next call. `command` keeps a
 # damaged file from ending the shell, and so every call of the runtime.
 read_settings() {
     low_level=@LOW_LEVEL@ low_level_family=@LOW_LEVEL_FAMILY@ other_low_level=@OTHER_LOW_LEVEL@
-    # The file has these only where they are others: further words that start Python, one a line;
-    # whether Docker's records count; and the values of NVIDIA_VISIBLE_DEVICES that ask for
-    # nothing, as a regular expression.
-    _triggers='' _docker_records=: _no_request='(void)?'
+    # The file has these only where they are others: Docker's data root, where its records are, and
+    # whether they count; further words that start Python, one a line; and the values of
+    # NVIDIA_VISIBLE_DEVICES that ask for nothing, as a regular expression.
+    _docker=/var/lib/docker
+    _docker_records=: _triggers='' _no_request='(void)?'
     # shellcheck disable=SC1090 # The file is written by gpushim.launcher_settings.
     [ ! -f "$_settings" ] || command . "$_settings" 2>/dev/null
 }
@@ -210,7 +209,7 @@ asks() {
 set_record() {
     [ -f "$1/containers/$_container/hostconfig.json" ] && _record=$1/containers/$_container
 }
-# The same where the data root is not the usual one. It is found by the files that Docker mounts from
+# The same where the data root is another than is known. It is found by the files that Docker mounts from
 # the record, or with --network container:X from the one beside it. If a user's mounts cover all
 # three, the root file system lies beneath the data root, in <storage driver>/<directory>/<layer>,
 # with devicemapper one level deeper.

@@ -8,6 +8,7 @@ test that the configuration was edited, and then runs this module to write the f
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -23,7 +24,8 @@ _HEADER = "# Written by gpushim from config.toml, whose time this file has. Edit
 _NAMES = ("low_level", "other_low_level", "low_level_family")
 # These are in the file only where the configuration is not the default one. Their names begin with
 # an underscore as the launcher's own do: a variable of its caller's must not be altered.
-_FURTHER = ("_triggers", "_docker_records", "_no_request")
+_FURTHER = ("_docker", "_docker_records", "_triggers", "_no_request")
+_DOCKER_CONFIG = "/etc/docker/daemon.json"
 # Annotations that begin like this start Python by the launcher's own list.
 _KNOWN_PREFIX = "cdi.k8s.io"
 
@@ -69,6 +71,22 @@ def further(config: Config) -> dict[str, str]:
     elif config.text("request.all-from-environment") == "none":
         settings["_no_request"] = "(void|all)?"
     return settings
+
+
+def docker_data_root(places: Places) -> dict[str, str]:
+    """The setting _docker, if Docker's own configuration names another data root than its default.
+
+    It saves the launcher a search for the records of Docker's containers; where the configuration
+    changes later, or cannot be read, it still finds them.
+    """
+    try:
+        data = json.loads(_content(places.root + _DOCKER_CONFIG))
+        found = data.get("data-root") if isinstance(data, dict) else None
+        if not isinstance(found, str) or b"\0" in os.fsencode(found) or found[:1] != "/":
+            return {}
+    except (ValueError, RecursionError):
+        return {}
+    return {"_docker": found.rstrip("/")}
 
 
 def render(settings: dict[str, str]) -> str:
@@ -119,7 +137,11 @@ def write(places: Places, search_path: str) -> list[str]:
     problems: list[str] = []
     try:
         config = config_file.read(places.config)
-        settings = chosen(find(_names(config), search_path, places.launcher)) | further(config)
+        settings = {
+            **chosen(find(_names(config), search_path, places.launcher)),
+            **further(config),
+            **docker_data_root(places),
+        }
     except GpushimError as error:
         problems.append(str(error))
         settings = _former(places) or chosen(

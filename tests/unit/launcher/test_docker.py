@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from gpushim import launcher_settings
 
 from tests.unit.launcher.rendered import Launcher
 
@@ -140,6 +141,21 @@ def test_another_data_root(elsewhere: Docker) -> None:
         elsewhere.record(host, config)
         assert elsewhere.python_started() == wanted
         assert elsewhere.greps == 3
+
+
+def test_another_data_root_that_is_known(elsewhere: Docker) -> None:
+    quoted = launcher_settings.shell_quote(str(elsewhere.root))
+    elsewhere.launcher.configure(f"_docker={quoted}\n")
+    for host, wanted in ((NOTHING, False), (GPUS, True)):
+        elsewhere.record(host)
+        assert elsewhere.python_started() == wanted
+        assert elsewhere.greps == 1
+
+
+def test_a_data_root_that_was_left(elsewhere: Docker) -> None:
+    elsewhere.launcher.configure("_docker='/nowhere'\n")
+    elsewhere.record(GPUS)
+    assert elsewhere.python_started()
 
 
 def test_a_request_in_the_spec_needs_no_record(elsewhere: Docker) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gpushim import launcher_settings
 from gpushim.config_keys import configured
+from gpushim.places import Places
 
 from tests.conftest import cannot
 from tests.unit.launcher.rendered import Launcher
@@ -156,6 +157,36 @@ def test_settings_as_a_shell_reads_them(
     done = subprocess.run([*shell.split(), "-c", script], capture_output=True, text=True)
     assert done.stderr == ""
     assert done.stdout.split("\0")[:-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, {}),
+        ("{}", {}),
+        ('{"data-root":"/data/docker/"}', {"_docker": "/data/docker"}),
+        ('{"data-root":"/a b\'s\\u0022"}', {"_docker": "/a b's\""}),
+        ('{"data-root":"relative"}', {}),
+        ('{"data-root":"/x\\u0000"}', {}),
+        ('{"data-root":"/\\ud800"}', {}),
+        ('{"data-root":1}', {}),
+        ("[]", {}),
+        ("not JSON", {}),
+        ("\udcff", {}),
+        ("[" * 100_000, {}),
+    ],
+)
+def test_the_data_root_of_dockers_configuration(
+    tmp_path: Path, text: str | None, expected: dict[str, str]
+) -> None:
+    if text is not None:
+        (tmp_path / "etc/docker").mkdir(parents=True)
+        data = text.encode("utf-8", "surrogateescape")
+        (tmp_path / "etc/docker/daemon.json").write_bytes(data)
+    found = launcher_settings.docker_data_root(Places(str(tmp_path)))
+    assert found == expected
+    settings = {"low_level": "/x", "other_low_level": "", "low_level_family": "runc", **found}
+    assert launcher_settings.parse(launcher_settings.render(settings)) == settings
 
 
 def test_configured_words(launcher: Launcher, tmp_path: Path) -> None:

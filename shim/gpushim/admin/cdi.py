@@ -9,9 +9,15 @@ import argparse
 from types import ModuleType
 
 from ..places import Places
+from . import cdi_generate, cdi_list, cdi_show, cdi_validate
 
 # Name -> module with `add` and `run`, what it does; in the order of help.
-ACTIONS: dict[str, tuple[ModuleType, str]] = {}
+ACTIONS: dict[str, tuple[ModuleType, str]] = {
+    "list": (cdi_list, "list the devices that the spec files describe"),
+    "show": (cdi_show, "show what a device changes in a container, and which file says so"),
+    "validate": (cdi_validate, "check spec files"),
+    "generate": (cdi_generate, "write this machine's GPUs as a CDI spec"),
+}
 
 
 def add(parser: argparse.ArgumentParser) -> None:

@@ -72,7 +72,7 @@ def resolve(names: Sequence[str], places: Places, given: Target) -> tuple[Edits,
     wanted = list(dict.fromkeys(names))
     missing = [name for name in wanted if name not in state["devices"]]
     if missing:
-        raise _unresolvable(missing, state)
+        raise unresolvable(missing, state)
     found = _Found(given)
     used: set[int] = set()
     for name in wanted:
@@ -261,8 +261,11 @@ def _look_at(path: str) -> tuple[str, tuple[int, int], str]:
     return "", (0, 0), "it is a folder" if S_ISDIR(mode) else "it is a file"
 
 
-def _unresolvable(missing: list[str], state: State) -> GpushimError:
-    """The error for devices that no spec file, or no usable one, describes."""
+def unresolvable(missing: list[str], state: State) -> GpushimError:
+    """The error for devices that no spec file, or no usable one, describes.
+
+    state: of it the spec_dirs, devices, conflicts and errors count.
+    """
     several = "s" if len(missing) > 1 else ""
     reasons: list[str] = []
     unknown: list[str] = []

@@ -11,7 +11,7 @@ from types import ModuleType
 from .. import __version__
 from ..errors import GpushimError
 from ..places import Places
-from . import config, doctor, explain, install, inventory, refresh, uninstall, version
+from . import cdi, config, doctor, explain, install, inventory, refresh, uninstall, version
 from .checks import CHECKS
 from .output import warn
 
@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[ModuleType, str]] = {
     "doctor": (doctor, "look for what keeps GPUs from working in containers"),
     "inventory": (inventory, "show this machine's GPUs and driver"),
     "explain": (explain, "show what was decided for a container, and why"),
+    "cdi": (cdi, "list, check and write CDI specs"),
     "config": (config, "show or check the configuration"),
     "refresh": (refresh, "look at GPUs, driver files and configuration anew"),
     "version": (version, "show versions of gpushim and what it works with"),

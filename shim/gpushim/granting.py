@@ -67,18 +67,15 @@ def _check_requirements(request: Request, grant: Grant, snapshot: Snapshot) -> N
     """Raises GpushimError if the driver or a granted GPU is not what the image demands."""
     if not request.requirements:
         return
-    from gpushim.request.requirements import Facts, check
+    from gpushim.request.requirements import Facts, check_each
 
     inventory = snapshot.inventory
-    boards = grant.boards()
-    if not boards:
-        facts = Facts(inventory.cuda_version, inventory.driver_version, None, None)
-        check(request.requirements, facts, "this machine")
-    for gpu in boards:
-        facts = Facts(
-            inventory.cuda_version, inventory.driver_version, gpu.compute_capability, gpu.brand
-        )
-        check(request.requirements, facts, f"GPU {gpu.index} ({gpu.model})")
+    cuda, driver = inventory.cuda_version, inventory.driver_version
+    boards = [
+        (Facts(cuda, driver, gpu.compute_capability, gpu.brand), f"GPU {gpu.index} ({gpu.model})")
+        for gpu in grant.boards()
+    ]
+    check_each(request.requirements, boards or [(Facts(cuda, driver, None, None), "this machine")])
 
 
 def _stat_nodes(dev_root: str, names: list[str]) -> tuple[NodeFacts, list[str]]:

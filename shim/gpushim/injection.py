@@ -87,8 +87,12 @@ def _extras(
     request: Request,
     grant: Grant,
 ) -> None:
-    """Adds what few containers ask for: nodes to draw with."""
+    """Adds what few containers ask for: nodes to draw with, for storage, networks and channels."""
     config = snapshot.config
+    if request.features or request.imex_channels or request.mig_config or request.mig_monitor:
+        from gpushim.inject.features import feature_edits
+
+        call.log.warnings += feature_edits(edits, container, request, snapshot.inventory, config)
     if any(capability in grant.capabilities for capability in _GRAPHICS):
         from gpushim.inject.drm import drm_edits
 

@@ -12,6 +12,7 @@ from tests.conftest import cannot
 from tests.fakehost import preset
 from tests.harness import Bundle, EngineUnavailable, PrivateDockerd, Runtime, workspace
 from tests.harness.machine import Machine
+from tests.harness.privateroot import Root
 
 
 @pytest.fixture(scope="session")
@@ -94,3 +95,12 @@ def engine(dgx: Machine) -> Iterator[PrivateDockerd]:
     yield engine
     engine.stop()
     workspace.remove(tools)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    # Others must be able to look in, as they can at the real places.
+    for directory in (tmp_path, *tmp_path.parents[:2]):
+        directory.chmod(0o755)
+    (tmp_path / "a root's").mkdir()
+    return Root(tmp_path / "a root's")

@@ -14,60 +14,13 @@ from typing import Any
 
 import pytest
 from gpushim.admin import interpreters
-from gpushim.places import Places
 
 from tests.harness import PrivateDockerd
+from tests.harness.privateroot import Root
 
 pytestmark = pytest.mark.e2e
 
 Completed = subprocess.CompletedProcess[str]
-
-
-class Root:
-    """A private root, and gpushimctl working on it."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.places = Places(str(path))
-
-    def ctl(self, *arguments: str | Path) -> Completed:
-        command = [sys.executable, "-I", "-m", "gpushim.admin.cli", "--root", str(self.path)]
-        return subprocess.run(
-            [*command, *map(str, arguments)], capture_output=True, encoding="utf-8", timeout=120
-        )
-
-    def well(self, *arguments: str | Path) -> str:
-        done = self.ctl(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def tree(self) -> dict[str, tuple[Any, ...]]:
-        """All that is beneath the root, except for what a refresh writes."""
-        found: dict[str, tuple[Any, ...]] = {}
-        for directory, names, files in os.walk(self.path):
-            for name in (*names, *files):
-                path = Path(directory, name)
-                status = path.lstat()
-                if path.is_relative_to(self.places.run) and path.is_file():
-                    continue
-                content = path.read_bytes() if path.is_file() else b""
-                times = () if path.is_dir() else (status.st_mtime_ns, status.st_ino)
-                found[str(path)] = (oct(status.st_mode), content, *times)
-        return found
-
-    @property
-    def record(self) -> dict[str, Any]:
-        data: dict[str, Any] = json.loads(Path(self.places.installation).read_text())
-        return data
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    # Others must be able to look in, as they can at the real places.
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        directory.chmod(0o755)
-    (tmp_path / "a root's").mkdir()
-    return Root(tmp_path / "a root's")
 
 
 def test_what_is_installed(root: Root) -> None:

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from gpushim.allocate.grant import grant_named
+from gpushim.config_keys import configured
 from gpushim.host.model import DriverTree, ExtraMount, Gpu, Inventory
-from gpushim.inject.container import Container
+from gpushim.inject.container import describe
 from gpushim.inject.environment import container_environment
 from gpushim.inject.gpus import device_edits, driver_edits, needed_nodes, params_hook
+from gpushim.inject.injected import take_out
 from gpushim.oci.apply import apply
+from gpushim.oci.bundle import load
 from gpushim.oci.edits import Edits
-from gpushim.request.nvidia import CAPABILITIES, read_request
+from gpushim.request.dockerrecord import DeviceRequest, DockerRecord
+from gpushim.request.gather import gather
+from gpushim.request.read import read_request
 
 HERE = Path(__file__).parent
 CASES = sorted(path.parent.name for path in HERE.glob("*/before.json"))
@@ -39,6 +43,9 @@ MACHINE = Inventory(
     True,
     "/usr/bin/mount",
 )
+# What Docker's own record says, which a spec does not: in Docker 29.2 a count of one GPU is the CDI
+# device nvidia.com/gpu=0, and it has put that one's nodes, files and hooks into the spec.
+RECORDS = {"docker-29-cdi": [DeviceRequest("", 1, [], [["gpu"]], {})]}
 SOCKETS = [("/run/nvidia-persistenced/socket", "/run/nvidia-persistenced/socket")]
 
 
@@ -50,39 +57,32 @@ def facts(name: str) -> tuple[int, int, int, int, int]:
     return (195, int(name.removeprefix("nvidia")), 0o660, 0, 44)
 
 
-def container(spec: dict[str, Any]) -> Container:
-    """As gpushim.inject.container reads it, for the shapes that are here."""
-    namespaces = [n["type"] for n in spec["linux"]["namespaces"]]
-    mounts = {m["destination"]: m.get("type", "bind") for m in spec["mounts"]}
-    user_namespace = "user" in namespaces
-    hooks = [
-        hook["path"].rpartition("/")[2]
-        for stage in spec.get("hooks", {}).values()
-        for hook in stage
-    ]
-    environment = spec["process"]["env"]
-    return Container("/bundle/rootfs", False, environment, mounts, user_namespace, False, hooks)
-
-
-def changed(text: str) -> str:
-    found = container(json.loads(text))
-    request = read_request(found.environment, CAPABILITIES)
+def changed(directory: Path, text: str, record: DockerRecord | None) -> str:
+    (directory / "config.json").write_text(text)
+    bundle = load(str(directory), "config.json")
+    asked = gather(bundle)
+    asked.record = record
+    found = describe(bundle, asked.environment)
+    found.root = "/bundle/rootfs"
+    request, _ = read_request(asked, configured())
     assert request is not None
     grant = grant_named(request, GPUS, {})
     edits = Edits()
     edits.bind_devices = found.user_namespace
     device_edits(edits, "/dev", {name: facts(name) for name in needed_nodes(grant)})
+    if not found.privileged:
+        take_out(edits, found, asked.nodes, asked.mounts, MACHINE.driver_version)
     driver_edits(edits, found, grant, MACHINE, TREE, SOCKETS)
     params_hook(edits, found, MACHINE, "/run/gpushim/params", True)
-    gpus = grant.devices()
-    edits.env, _ = container_environment(found.environment, gpus, "", False)
+    edits.env, _ = container_environment(found.environment, grant.devices(), "", False)
     return apply(text, edits)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_becomes_of_a_spec(case: str) -> None:
+def test_what_becomes_of_a_spec(case: str, tmp_path: Path) -> None:
     before = (HERE / case / "before.json").read_bytes().decode()
-    assert changed(before) == (HERE / case / "after.json").read_bytes().decode()
+    record = DockerRecord("/d", "box", {}, RECORDS[case]) if case in RECORDS else None
+    assert changed(tmp_path, before, record) == (HERE / case / "after.json").read_bytes().decode()
 
 
 @pytest.mark.parametrize("case", CASES)

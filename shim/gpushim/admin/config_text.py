@@ -15,8 +15,22 @@ def toml(value: bool | str | list[str]) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def default_file() -> str:
-    """A configuration file with every key in it, commented out."""
+# What `install --default` sets, and the comment that goes with it.
+FOR_DEFAULT_RUNTIME = {
+    "request.all-from-environment": (
+        "none",
+        "Set by install --default: as the default runtime gpushim runs every container, and images "
+        "of CUDA have NVIDIA_VISIBLE_DEVICES=all in them without anybody asking for GPUs. Ask by "
+        "--gpus, by -e GPUSHIM_GPUS=all, or by the label or annotation gpushim.gpus.",
+    )
+}
+
+
+def default_file(changed: dict[str, tuple[str, str]] | None = None) -> str:
+    """A configuration file with every key in it, commented out.
+
+    changed: full name -> value that is set, and why.
+    """
     lines = [
         "# gpushim's configuration. Every key is shown with its default; `gpushimctl config` shows",
         "# the values that hold, and `gpushimctl config check` whether this file is right.",
@@ -26,7 +40,11 @@ def default_file() -> str:
         for key in KEYS:
             if key.section == section:
                 lines += ["", *_comment(f"{key.doc} ({allowed(key)})")]
-                lines.append(f"#{key.name} = {toml(key.default)}")
+                if changed and key.full_name in changed:
+                    value, reason = changed[key.full_name]
+                    lines += [*_comment(reason), f"{key.name} = {toml(value)}"]
+                else:
+                    lines.append(f"#{key.name} = {toml(key.default)}")
     return "\n".join(lines) + "\n"
 
 

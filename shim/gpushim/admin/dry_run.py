@@ -35,6 +35,8 @@ def show(prepared: Prepared, places: Places) -> None:
         if diff and change.before is not None:
             say(f"Would keep a copy of {change.path} beside it.")
         say(diff.rstrip("\n") if diff else f"{change.path} would stay as it is.")
+    if prepared.note:
+        say(prepared.note)
     say("Nothing was changed.")
 
 

@@ -55,7 +55,7 @@ class Prepared:
 
     __slots__ = (
         *("code", "config", "config_change", "docker", "keeps_config"),
-        *("known", "launcher", "plan", "python", "refresh"),
+        *("known", "launcher", "note", "plan", "python", "refresh"),
     )
 
     def __init__(self, arguments: argparse.Namespace, places: Places) -> None:
@@ -63,9 +63,10 @@ class Prepared:
         if os.geteuid() != 0 and not places.root:
             raise GpushimError("Installing gpushim needs root.", "Use sudo gpushimctl install.")
         self.known = installation.read(places)
-        self.config = _configuration(arguments.config_from, places)
+        self.config = _configuration(arguments, places, self.known)
         self.config_change = _config_change(self.config, places)
         self.keeps_config = self.config_change is not None and _is_edited(places, self.known)
+        self.note = _note_on_all(arguments, _effective(self.config, places))
         self.python = interpreters.for_create()
         self.refresh = interpreters.for_refresh()
         self.code = interpreters.code_directory()
@@ -83,15 +84,39 @@ class Prepared:
             )
 
 
-def _configuration(source: str, places: Places) -> bytes | None:
+def _configuration(
+    arguments: argparse.Namespace, places: Places, known: Installation | None
+) -> bytes | None:
     """What is to be in config.toml; None if the file that is there stays."""
-    if not source:
-        return None if os.path.lexists(places.config) else config_text.default_file().encode()
-    if not os.path.isfile(source):
-        raise GpushimError(f"There is no file {source} to take the configuration from.")
-    config_file.read(source)
-    with open(source, "rb") as file:
-        return file.read()
+    source = arguments.config_from
+    if source:
+        if not os.path.isfile(source):
+            raise GpushimError(f"There is no file {source} to take the configuration from.")
+        config_file.read(source)
+        with open(source, "rb") as file:
+            return file.read()
+    exists = os.path.lexists(places.config)
+    if exists and not (arguments.default and not _is_edited(places, known)):
+        return None
+    changed = config_text.FOR_DEFAULT_RUNTIME if arguments.default else None
+    return config_text.default_file(changed).encode()
+
+
+def _note_on_all(arguments: argparse.Namespace, config: Config) -> str:
+    """What a default runtime does with images that have NVIDIA_VISIBLE_DEVICES=all in them."""
+    if not arguments.default:
+        return ""
+    if config.text("request.all-from-environment") == "none":
+        return (
+            "NVIDIA_VISIBLE_DEVICES=all, which images of CUDA have in them, is no request "
+            "(request.all-from-environment is none). Ask by --gpus, by -e GPUSHIM_GPUS=all, or by "
+            "the label or annotation gpushim.gpus."
+        )
+    return (
+        "NVIDIA_VISIBLE_DEVICES=all, which images of CUDA have in them, gives each of their "
+        'containers all GPUs. To have them ask, set all-from-environment = "none" in the section '
+        "[request] of the configuration."
+    )
 
 
 def _config_change(config: bytes | None, places: Places) -> FileChange | None:
@@ -141,6 +166,8 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
             "or undo it with `gpushimctl uninstall`."
         )
         raise
+    if prepared.note:
+        say(prepared.note)
     say(f"gpushim {__version__} is installed.")
     return 0
 

@@ -92,6 +92,8 @@ def take_out(
     edits.remove_devices += others
     edits.remove_hooks += hooks
     edits.remove_mounts += files
+    for destination in files:  # gpushim's own may go there now
+        container.mounts.pop("/" + destination.strip("/"), None)
     said = []
     if others:
         said.append(f"Taken out of what the engine injected: {', '.join(others)}.")

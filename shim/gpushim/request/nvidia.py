@@ -6,7 +6,7 @@ Source: NVIDIA/nvidia-container-toolkit 1.20, internal/config/image (behaviour, 
 from __future__ import annotations
 
 from gpushim.errors import GpushimError
-from gpushim.request.request import ALL, Request
+from gpushim.request.request import ALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,25 +64,6 @@ def variables(environment: Sequence[object], prefix: str) -> dict[str, str]:
 def brief(value: str) -> str:
     """A value as a sentence or a log can hold it: whatever a variable holds, only its beginning."""
     return value if len(value) <= _BRIEF else f"{value[:_BRIEF]}..."
-
-
-def read_request(environment: Sequence[object], supported: Sequence[str]) -> Request | None:
-    """The request in a spec's environment; None if it asks for nothing.
-
-    supported: driver capabilities that this installation allows. Raises GpushimError for a
-    capability that does not exist or is not allowed, but only if a GPU was asked for.
-    """
-    value = variable(environment, VISIBLE_DEVICES)
-    devices = visible_devices(value)
-    if devices is None:
-        return None
-    wanted = variable(environment, DRIVER_CAPABILITIES)
-    sources = {"devices": f"environment {VISIBLE_DEVICES}={brief(value or '')}"}
-    if wanted:
-        sources["capabilities"] = f"environment {DRIVER_CAPABILITIES}={brief(wanted)}"
-    else:
-        sources["capabilities"] = "default"
-    return Request(devices, driver_capabilities(wanted, supported), sources)
 
 
 def visible_devices(value: str | None) -> list[str] | None:

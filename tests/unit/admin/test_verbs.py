@@ -245,7 +245,9 @@ class Container:
         self.bundle.mkdir(parents=True)
         engine = root / "containers" / id
         engine.mkdir(parents=True)
-        (engine / "config.v2.json").write_text(json.dumps({"ID": id, "Name": f"/{name}"}))
+        record = {"ID": id, "Name": f"/{name}", "Config": {"Labels": {}}}
+        (engine / "config.v2.json").write_text(json.dumps(record))
+        (engine / "hostconfig.json").write_text('{"DeviceRequests":null}')
         mounts = [{"destination": "/etc/hosts", "source": f"{engine}/hosts"}]
         spec: dict[str, Any] = {"process": {"env": ["A=1"]}, "mounts": mounts}
         (self.bundle / "config.json").write_text(json.dumps(spec))
@@ -297,8 +299,7 @@ def test_explain(tmp_path: Path, capsys: Capture, by: str) -> None:
     out = capsys.readouterr().out
     for words in (
         f"Container {ID}",
-        "Asked for: 1",
-        "devices from environment NVIDIA_VISIBLE_DEVICES=1",
+        "Asked for: 1 (from environment NVIDIA_VISIBLE_DEVICES=1)",
         "1: GPU-x (nvidia1, NVIDIA X)",
         "device /dev/nvidia1 (195:1, rw)",
         "mount /tree at /usr/local/nvidia",

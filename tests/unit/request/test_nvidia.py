@@ -12,7 +12,6 @@ from gpushim.request.nvidia import (
     imex_channels,
     is_legacy,
     mig_modes,
-    read_request,
     variable,
     variables,
     visible_devices,
@@ -273,34 +272,11 @@ def test_mig_administration_that_nobody_asks_for() -> None:
     assert mig_modes([], privileged=True) == (False, False)
 
 
-def test_capabilities_are_not_looked_at_without_a_request() -> None:
-    for devices in ([], ["NVIDIA_VISIBLE_DEVICES=void"], ["NVIDIA_VISIBLE_DEVICES="]):
-        environment = [*devices, "NVIDIA_DRIVER_CAPABILITIES=foo"]
-        assert read_request(environment, CAPABILITIES) is None
-
-
 def test_the_last_of_two_counts() -> None:
     environment = ["X=1", "X=2", "XY=3", "X", "=X", 5, None, "x=4"]
     assert variable(environment, "X") == "2"
     assert variable(environment, "Y") is None
     assert variable(["X="], "X") == ""
-
-
-def test_a_request_says_where_it_came_from() -> None:
-    request = read_request(
-        ["NVIDIA_VISIBLE_DEVICES=1,0", "NVIDIA_DRIVER_CAPABILITIES=all"], CAPABILITIES
-    )
-    assert request is not None
-    assert request.devices == ["1", "0"]
-    assert request.capabilities == list(CAPABILITIES)
-    assert request.sources == {
-        "devices": "environment NVIDIA_VISIBLE_DEVICES=1,0",
-        "capabilities": "environment NVIDIA_DRIVER_CAPABILITIES=all",
-    }
-    request = read_request(["NVIDIA_VISIBLE_DEVICES=none"], CAPABILITIES)
-    assert request is not None
-    assert request.devices == []
-    assert request.sources["capabilities"] == "default"
 
 
 words = st.sampled_from(["void", "none", "all", "0", " 1", "", "GPU-x", "\ud800"]) | st.text(

@@ -208,6 +208,42 @@ def test_each_key_by_itself() -> None:
     assert request.sources["priority"] == "environment GPUSHIM_PRIORITY=5"
 
 
+def test_capabilities_are_looked_at_only_with_a_request() -> None:
+    bad = "NVIDIA_DRIVER_CAPABILITIES=foo"
+    for devices in ([], [f"{VISIBLE}=void"], [f"{VISIBLE}="]):
+        assert ask([*devices, bad])[0] is None
+    with pytest.raises(GpushimError, match="foo"):
+        ask([f"{VISIBLE}=0", bad])
+    request, _ = ask([f"{VISIBLE}=1,0", "NVIDIA_DRIVER_CAPABILITIES=all"])
+    assert request is not None
+    assert len(request.capabilities) == 7
+    assert request.sources["capabilities"] == "environment NVIDIA_DRIVER_CAPABILITIES=all"
+    request, _ = ask([f"{VISIBLE}=none"])
+    assert request is not None
+    assert request.sources["capabilities"] == "default"
+
+
+def test_extras_are_read_only_with_a_request() -> None:
+    extras = ["NVIDIA_GDS=enabled", "NVIDIA_IMEX_CHANNELS=3,4", "NVIDIA_MIG_CONFIG_DEVICES=all"]
+    assert ask(extras)[0] is None
+    request, _ = ask([f"{VISIBLE}=0", *extras], administrator=True)
+    assert request is not None
+    assert (request.features, request.imex_channels) == (["gds"], [3, 4])
+    assert (request.mig_config, request.mig_monitor) == (True, False)
+    assert request.sources["NVIDIA_GDS"] == "environment NVIDIA_GDS=enabled"
+    with pytest.raises(GpushimError, match="NVIDIA_MIG_CONFIG_DEVICES"):
+        ask([f"{VISIBLE}=0", *extras])
+
+
+def test_what_the_image_demands() -> None:
+    demand = "NVIDIA_REQUIRE_CUDA=cuda>=12.4"
+    request, _ = ask([f"{VISIBLE}=0", demand])
+    assert request is not None
+    assert request.requirements == [("NVIDIA_REQUIRE_CUDA", "cuda>=12.4")]
+    request, _ = ask([f"{VISIBLE}=0", demand], disable_require=True)
+    assert request is not None and request.requirements == []
+
+
 def test_a_pods_sandbox_never_asks() -> None:
     asked = Asked([f"{VISIBLE}=all"])
     asked.annotations = {"gpushim.gpus": "1"}

@@ -88,5 +88,5 @@ def _devices(grant: dict[str, Any]) -> list[tuple[str, str]]:
     The first records knew no MIG devices.
     """
     found = [(str(gpu["index"]), gpu["uuid"]) for gpu in grant["gpus"]]
-    found += [(mig["name"], mig["uuid"]) for mig in grant.get("mig", [])]
+    found += [(str(mig["name"]), mig["uuid"]) for mig in grant.get("mig", [])]
     return sorted(found, key=lambda device: [int(part) for part in device[0].split(":")])

@@ -41,17 +41,28 @@ def restore(call: Call) -> None:
     call.log.write("info", "restored with the same GPUs", dumps)
 
 
-def _check(gpu: dict[str, Any], snapshot: Snapshot) -> None:
-    """Raises GpushimError unless the GPU of a checkpoint is here as it was."""
-    asked = f"The checkpoint was made with GPU {gpu['uuid']} as /dev/{gpu_node(gpu['minor'])}"
-    hint = "Restore it where that GPU is, or start the container anew."
-    now = [found for found in snapshot.inventory.gpus if found.uuid == gpu["uuid"]]
+def _check(device: dict[str, Any], snapshot: Snapshot) -> None:
+    """Raises GpushimError unless the GPU or MIG device of a checkpoint is here as it was."""
+    kind = "MIG device" if "nodes" in device else "GPU"
+    node = gpu_node(device["minor"])
+    asked = f"The checkpoint was made with {kind} {device['uuid']} as /dev/{node}"
+    hint = f"Restore it where that {kind} is, or start the container anew."
+    now = [
+        (gpu, uuid)
+        for gpu in snapshot.inventory.gpus
+        for uuid in (gpu.uuid, *(mig.uuid for mig in gpu.mig_devices))
+        if uuid == device["uuid"]
+    ]
     if not now:
-        raise GpushimError(f"{asked}, and that GPU is not here.", hint)
-    if now[0].health != HEALTHY:
-        raise GpushimError(f"{asked}, and that GPU does not work: {now[0].health}.", hint)
-    facts = node_facts(snapshot.config.text("host.dev-root"), gpu_node(now[0].minor))
-    if facts is None or now[0].minor != gpu["minor"] or list(facts[:2]) != gpu["device"]:
-        raise GpushimError(
-            f"{asked}, and that GPU is {gpu_node(now[0].minor)} with other numbers now.", hint
-        )
+        raise GpushimError(f"{asked}, and that {kind} is not here.", hint)
+    gpu = now[0][0]
+    if gpu.health != HEALTHY:
+        raise GpushimError(f"{asked}, and that GPU does not work: {gpu.health}.", hint)
+    if gpu.minor != device["minor"]:
+        raise GpushimError(f"{asked}, and that GPU is {gpu_node(gpu.minor)} now.", hint)
+    expected = {node: device["device"], **device.get("nodes", {})}
+    dev_root = snapshot.config.text("host.dev-root")
+    for name, numbers in expected.items():
+        facts = node_facts(dev_root, name)
+        if facts is None or list(facts[:2]) != numbers:
+            raise GpushimError(f"{asked}, and {name} is not there with its numbers now.", hint)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..host.model import HEALTHY, Gpu, capability_key
+from ..host.devicenodes import capability_node
+from ..host.model import HEALTHY, Gpu, MigDevice, capability_key
 from ..places import Places
 from ..request.nvidia import DEFAULT_CAPABILITIES
 from ..snapshot import load, obtain
@@ -17,6 +18,8 @@ HEADINGS = (
     *("GPU", "UUID", "node", "bus id"),
     *("model", "memory", "compute", "NUMA", "MIG", "health"),
 )
+
+MIG_HEADINGS = ("MIG device", "UUID", "profile", "nodes", "memory")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -35,6 +38,10 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     cuda = f", CUDA {inventory.cuda_version}" if inventory.cuda_version else ""
     say(f"NVIDIA driver {inventory.driver_version}{cuda}")
     print_table(HEADINGS, [row(gpu) for gpu in inventory.gpus], 4)
+    instances = [mig_row(gpu, mig) for gpu in inventory.gpus for mig in gpu.mig_devices]
+    if instances:
+        say("")
+        print_table(MIG_HEADINGS, instances, 3)
     for problem in snapshot.problems:
         warn(problem)
     return 0
@@ -53,4 +60,17 @@ def row(gpu: Gpu) -> tuple[str, ...]:
         str(gpu.numa_node) if gpu.numa_node >= 0 else "-",
         {True: "on", False: "off", None: "-"}[gpu.mig_enabled],
         gpu.health if gpu.health != HEALTHY else "ok",
+    )
+
+
+def mig_row(gpu: Gpu, mig: MigDevice) -> tuple[str, ...]:
+    """A MIG device as cells of its table: its name in requests, and what a container gets."""
+    minors = (mig.gpu_instance_minor, mig.compute_instance_minor)
+    names = [capability_node(minor).rpartition("/")[2] for minor in minors if minor >= 0]
+    return (
+        f"{gpu.index}:{mig.index}",
+        mig.uuid,
+        mig.profile or "-",
+        ", ".join(names) or "-",
+        f"{mig.memory // _MIB} MiB" if mig.memory is not None else "-",
     )

@@ -58,7 +58,8 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[str, str]]) -> tuple[s
 
     Returns (new value or None to leave it, sentence or ""). CUDA numbers the container's devices
     from 0 and uses the list up to its first invalid entry (CUDA C++ Programming Guide,
-    "CUDA Environment Variables"); indices of the host are what people write most often instead.
+    "CUDA Environment Variables"); indices of the host, or "0:1" for a MIG device, are what people
+    write most often instead.
     """
     if value.strip() in _NO_DEVICE:
         return None, ""
@@ -82,6 +83,6 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[str, str]]) -> tuple[s
 def _valid_inside(entry: str, gpus: Sequence[tuple[str, str]]) -> bool:
     if entry.isascii() and entry.isdigit():
         return len(entry) <= 4 and int(entry) < len(gpus)
-    if not entry.startswith("GPU-") or len(entry) == len("GPU-"):
+    if not entry.startswith(("GPU-", "MIG-")) or len(entry) == len("GPU-"):
         return False
     return sum(uuid.startswith(entry) for _, uuid in gpus) == 1

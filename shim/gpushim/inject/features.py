@@ -79,13 +79,6 @@ FEATURES = {
 _MIG_RIGHT = "The right to partition GPUs, or to watch all their MIG devices,"
 
 
-def wanted(request: Request) -> bool:
-    """Whether there is anything to do, which is so for few containers."""
-    return bool(
-        request.features or request.imex_channels or request.mig_config or request.mig_monitor
-    )
-
-
 def feature_edits(
     edits: Edits, container: Container, request: Request, inventory: Inventory, config: Config
 ) -> list[str]:

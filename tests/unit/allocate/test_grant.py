@@ -1,10 +1,10 @@
-"""Which GPUs a name is, and what is said where it is none (B36, B54)."""
+"""Which GPUs a name is, and what is said where it is none (B36, B37, B51, B52, B54)."""
 
 from __future__ import annotations
 
 import pytest
-from gpushim.allocate.grant import Grant, Unavailable, grant_named
-from gpushim.host.model import Gpu
+from gpushim.allocate.grant import Grant, Held, Unavailable, grant_named
+from gpushim.host.model import Gpu, MigDevice
 from gpushim.request.nvidia import brief
 from gpushim.request.request import Request
 from hypothesis import example, given
@@ -138,12 +138,251 @@ def test_all_of_none() -> None:
     assert grant_named(request(), [], {}).gpus == []
 
 
+def mig(
+    index: int, profile: str, gi: int, ci: int = 0, minors: tuple[int, int] = (12, 13)
+) -> MigDevice:
+    uuid = f"MIG-{index}{gi}{ci}00000-0000-0000-0000-00000000000{index}"
+    return MigDevice(index, uuid, profile, 10 << 30, gi, ci, *minors)
+
+
+def cut() -> list[Gpu]:
+    """GPU 0 is cut into four, GPU 1 is in MIG mode with nothing in it, GPU 2 is whole."""
+    gpus = machine()[:3]
+    gpus[0].mig_enabled = gpus[1].mig_enabled = True
+    gpus[2].mig_enabled = False
+    gpus[0].mig_devices = [
+        mig(0, "3g.40gb", 2),
+        mig(1, "1c.2g.20gb", 3, 0),
+        mig(2, "1c.2g.20gb", 3, 1),
+        mig(3, "1g.10gb", 9),
+    ]
+    return gpus
+
+
+def names_of(grant: Grant) -> list[str]:
+    return [name for name, _ in grant.devices()]
+
+
+@pytest.mark.parametrize(
+    ("devices", "names"),
+    [
+        # B37: all three forms are one device.
+        (["0:1"], ["0:1"]),
+        (["MIG-13000000-0000-0000-0000-000000000001"], ["0:1"]),
+        (["MIG-13000000-0000-0000-0000-000000000001".upper()], ["0:1"]),
+        (["MIG-130"], ["0:1"]),
+        ([f"MIG-{A}/3/0"], ["0:1"]),
+        ([f"MIG-{A.upper()}/3/0"], ["0:1"]),
+        (["0:1", f"MIG-{A}/3/0", "MIG-130"], ["0:1"]),
+        # In the order of the machine, whatever that of the names.
+        (["2", "0:3", "0:0"], ["0:0", "0:3", "2"]),
+        (["all"], ["0:0", "0:1", "0:2", "0:3", "2"]),
+        # A GPU in MIG mode by its own name is its node, as with the vendor's runtime.
+        (["0"], ["0"]),
+        ([A], ["0"]),
+        (["1"], ["1"]),
+        (["0", "0:2"], ["0", "0:2"]),
+    ],
+)
+def test_names_of_mig_devices(devices: list[str], names: list[str]) -> None:
+    grant = grant_named(request(*devices), cut(), {})
+    assert names_of(grant) == names
+    assert [gpu.index for gpu in grant.boards()] == sorted({int(name[0]) for name in names})
+    assert grant.uuids() == [uuid for _, uuid in grant.devices()]
+
+
+NO_MIG = [
+    "0:9", "0:4", "1:0", "2:0", "7:0", "0:", ":0", ":", "0:0:0", "0:-1", "0: 1", "0:²",
+    "0:" + "9" * 5000,
+    "MIG-", "MIG-9", "MIG-13000000-0000-0000-0000-0000000000010", f"MIG-{A}", f"MIG-{A}/3",
+    f"MIG-{A}/3/9", f"MIG-{A}/8/0", f"MIG-{A}/3/0/0", f"MIG-{B}/3/0", f"MIG-{A}//", "MIG-GPU-/3/0",
+    "mig-13", "GPU-13",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NO_MIG, ids=lambda name: ascii(name)[:30])
+def test_mig_devices_that_are_not_there(name: str) -> None:
+    """B37, B51: it is named with what there is, and never becomes the whole GPU."""
+    with pytest.raises(Unavailable) as caught:
+        grant_named(request("2", name), cut(), {})
+    said = caught.value.sentence
+    kind = "MIG device" if name.startswith("MIG-") else "GPU"
+    assert f"there is no {kind} '{brief(name)}' here" in said
+    assert "0:0 3g.40gb, 0:1 to 0:2 1c.2g.20gb, 0:3 1g.10gb" in said
+    assert "MIG devices: none" in said
+    if ":" in name or name.startswith("MIG-"):
+        assert "none outlives a reboot" in caught.value.hint
+
+
+def test_all_mig_devices_are_gone() -> None:
+    """B51: MIG mode outlives a reboot, instances do not."""
+    gpus = cut()
+    gpus[0].mig_devices = []
+    with pytest.raises(Unavailable) as caught:
+        grant_named(request("MIG-13"), gpus, {})
+    assert "make them with nvidia-smi mig" in caught.value.hint
+    with pytest.raises(Unavailable, match="none that works"):
+        grant_named(request("all"), gpus[:2], {})
+
+
+def test_a_prefix_of_several_mig_devices() -> None:
+    with pytest.raises(Unavailable) as caught:
+        grant_named(request("MIG-0"), [*cut()[:1], *_twin()], {})
+    assert "begins more than one UUID: MIG-02000000-" in caught.value.sentence
+    assert caught.value.hint == "Give more of it."
+
+
+def _twin() -> list[Gpu]:
+    gpu = Gpu(5, "GPU-9", 9, "x", "m", mig_enabled=True)
+    gpu.mig_devices = [mig(0, "1g.10gb", 8)]
+    return [gpu]
+
+
+def test_a_large_machine_stays_readable() -> None:
+    gpus = [
+        Gpu(n, f"GPU-{n}", n, f"{n}", "NVIDIA H100 80GB HBM3", mig_enabled=True) for n in range(8)
+    ]
+    for gpu in gpus:
+        gpu.mig_devices = [mig(n, "1g.10gb", 7 + n) for n in range(7)]
+    with pytest.raises(Unavailable) as caught:
+        grant_named(request("MIG-x"), gpus, {})
+    assert (
+        "3 = NVIDIA H100 80GB HBM3 GPU-3 (MIG devices: 3:0 to 3:6 1g.10gb)" in caught.value.sentence
+    )
+    assert len(caught.value.sentence) < 800
+    with pytest.raises(Unavailable) as caught:
+        grant_named(request("MIG-0"), gpus, {})
+    assert len(caught.value.sentence) < 800
+
+
+def test_all_says_what_it_leaves_out() -> None:
+    grant = grant_named(request("all"), cut(), {})
+    (said,) = grant.warnings
+    assert f"GPU 1 ({B}) is in MIG mode and has no MIG devices" in said
+
+
+def test_who_partitions_gets_those_that_are_not_partitioned_yet() -> None:
+    asking = request("all")
+    asking.mig_config = True
+    grant = grant_named(asking, cut(), {})
+    assert names_of(grant) == ["0:0", "0:1", "0:2", "0:3", "1", "2"]
+    assert grant.warnings == []
+
+
+def test_a_mig_device_of_a_broken_gpu() -> None:
+    gpus = cut()
+    gpus[0].health = "lost from the bus"
+    with pytest.raises(Unavailable, match="lost from the bus"):
+        grant_named(request("0:1"), gpus, {})
+    assert names_of(grant_named(request("all"), gpus, {})) == ["2"]
+
+
+@pytest.mark.parametrize("minors", [(-1, 13), (12, -1)])
+def test_a_mig_device_without_nodes(minors: tuple[int, int]) -> None:
+    gpus = cut()
+    gpus[0].mig_devices[1] = mig(1, "1g.10gb", 3, 0, minors)
+    with pytest.raises(Unavailable, match="no device nodes for MIG device 0:1"):
+        grant_named(request("0:1"), gpus, {})
+
+
+def counted(count: int) -> Request:
+    asking = Request([], ["compute"], {"devices": f"option --gpus {count}"})
+    asking.count = count
+    return asking
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count", "names"),
+    [
+        (machine(), 1, ["0"]),
+        (machine(), 3, ["0", "1", "2"]),
+        (machine()[2:], 1, ["2"]),
+        (cut(), 1, ["2"]),
+        (machine(), 0, []),
+    ],
+)
+def test_counts(gpus: list[Gpu], count: int, names: list[str]) -> None:
+    """B54: broken ones, and those that are cut, are passed over."""
+    assert names_of(grant_named(counted(count), gpus, {})) == names
+
+
+@pytest.mark.parametrize(
+    ("gpus", "count", "said"),
+    [
+        (machine(), 4, "4 GPUs were asked for by option --gpus 4, but only 3 work: 0 = "),
+        (cut(), 2, "but only 1 works: 0 = "),
+        (cut()[:1], 1, "1 GPU was asked for by option --gpus 1, but no whole one works: 0 = "),
+        ([], 1, "this machine has no GPU"),
+    ],
+)
+def test_more_than_there_are(gpus: list[Gpu], count: int, said: str) -> None:
+    with pytest.raises(Unavailable) as caught:
+        grant_named(counted(count), gpus, {})
+    assert said in caught.value.sentence
+    mig_there = any(gpu.mig_devices for gpu in gpus)
+    assert ("MIG devices by name" in caught.value.hint) == mig_there
+
+
+HELD = {A: "container c1 (exclusive, since 10:00)"}
+
+
+@pytest.mark.parametrize("asking", [request("0"), request("2", A), counted(3)])
+def test_what_somebody_holds_is_refused_by_name(asking: Request) -> None:
+    with pytest.raises(Held) as caught:
+        grant_named(asking, machine(), HELD)
+    said = caught.value.sentence
+    assert f"GPU 0 ({A}) is held by container c1 (exclusive, since 10:00)" in said
+
+
+@pytest.mark.parametrize(
+    ("asking", "names"),
+    [(request("1"), ["1"]), (request("all"), ["1", "2"]), (counted(2), ["1", "2"])],
+)
+def test_what_somebody_holds_is_left_out(asking: Request, names: list[str]) -> None:
+    grant = grant_named(asking, machine(), HELD)
+    assert names_of(grant) == names
+    assert bool(grant.warnings) == (asking.devices == ["all"])
+
+
+def test_nothing_is_free() -> None:
+    everything = dict.fromkeys((A, B, C), "somebody")
+    with pytest.raises(Held, match="none is free: GPU 0"):
+        grant_named(request("all"), machine(), everything)
+    with pytest.raises(Held, match="no whole one is free"):
+        grant_named(counted(1), machine(), everything)
+
+
+def test_held_mig_devices() -> None:
+    """A MIG device is held by itself, or with its whole GPU."""
+    gpus = cut()
+    uuid = gpus[0].mig_devices[1].uuid
+    assert names_of(grant_named(request("all"), gpus, {uuid: "x"})) == ["0:0", "0:2", "0:3", "2"]
+    assert names_of(grant_named(request("0:0"), gpus, {uuid: "x"})) == ["0:0"]
+    for held in ({uuid: "x"}, {A: "x"}):
+        with pytest.raises(Held, match=r"MIG device 0:1 .* is held by x"):
+            grant_named(request("0:1"), gpus, held)
+    assert names_of(grant_named(request("all"), gpus, {A: "x"})) == ["2"]
+
+
 MEANINGFUL = [
     "no such file or directory",
     "executable file not found",
     "permission denied",
     "is a directory",
 ]
+naming = st.text("0123456789:/-MIGPU,.² ", max_size=14) | st.sampled_from(NO_MIG)
+
+
+@given(st.lists(naming, max_size=4), st.dictionaries(st.sampled_from([A, B, C]), st.just("x")))
+def test_any_names_end_in_a_grant_or_a_refusal(names: list[str], held: dict[str, str]) -> None:
+    try:
+        grant = grant_named(request(*names), cut(), held)
+    except (Unavailable, Held):
+        return
+    assert len(set(grant.uuids())) == len(grant.uuids()) <= len(names)
+    assert grant_named(request(*reversed(names)), cut(), held).uuids() == grant.uuids()
+
+
 hostile = st.lists(
     st.sampled_from(
         [*MEANINGFUL, "PERMISSION", "\tDenied", " ", "\n", "İ", "\ud800", "\x1b[2J", "\0"]
@@ -174,5 +413,22 @@ def test_what_is_kept_of_a_grant() -> None:
     assert grant_named(request("2"), machine(), {}).to_json() == {
         "gpus": [{"index": 2, "uuid": C, "minor": 0, "model": "NVIDIA H100"}],
         "mig": [],
+        "capabilities": ["compute"],
+    }
+
+
+def test_what_is_kept_of_a_grant_of_mig_devices() -> None:
+    assert grant_named(request("0:3"), cut(), {}).to_json() == {
+        "gpus": [],
+        "mig": [
+            {
+                "name": "0:3",
+                "uuid": cut()[0].mig_devices[3].uuid,
+                "profile": "1g.10gb",
+                "gpu": A,
+                "minor": 3,
+                "model": "NVIDIA A100",
+            }
+        ],
         "capabilities": ["compute"],
     }

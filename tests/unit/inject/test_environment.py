@@ -133,6 +133,48 @@ def test_the_library_path(own: list[str], expected: str) -> None:
     assert changed["LD_LIBRARY_PATH"] == expected
 
 
+MIG_ONE, MIG_TWO = "MIG-aaaaaaaa-1111", "MIG-bbbbbbbb-2222"
+MIXED = [("0:1", MIG_ONE), ("0:3", MIG_TWO), ("2", ONE)]
+
+
+@pytest.mark.parametrize(
+    ("value", "outcome"),
+    [
+        ("0", ALONE),
+        ("2", ALONE),
+        (MIG_ONE, ALONE),
+        (f"{MIG_TWO},{ONE}", ALONE),
+        ("MIG-b", ALONE),
+        ("", ALONE),
+        ("0:1", MIG_ONE),
+        ("0:3,0:1,2", f"{MIG_TWO},{MIG_ONE},{ONE}"),
+        ("0:0", WARNED),
+        ("0:1,0:0", WARNED),
+        ("3", WARNED),
+        ("MIG-", WARNED),
+        ("MIG-c", WARNED),
+        ("MIG-GPU-11111111-aaaa/1/0", WARNED),
+        ("GPU-2", WARNED),
+        (":", WARNED),
+    ],
+)
+def test_the_table_with_mig_devices(value: str, outcome: str) -> None:
+    """B41: a MIG device's name on the host means nothing inside; its UUID does."""
+    new, said = cuda_visible_devices(value, MIXED)
+    if outcome == ALONE:
+        assert (new, said) == (None, "")
+    elif outcome == WARNED:
+        assert new is None
+        assert MIG_TWO in said
+    else:
+        assert new == outcome
+
+
+def test_mig_devices_in_the_variable_of_the_vendor() -> None:
+    changed, _ = container_environment([], MIXED, "", False)
+    assert changed["NVIDIA_VISIBLE_DEVICES"] == f"{MIG_ONE},{MIG_TWO},{ONE}"
+
+
 entries = st.lists(
     st.sampled_from(
         [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from gpushim.allocate.grant import Grant
 from gpushim.errors import GpushimError
-from gpushim.host.model import DriverTree, ExtraMount, Gpu, Inventory
+from gpushim.host.model import DriverTree, ExtraMount, Gpu, Inventory, MigDevice
 from gpushim.inject.container import Container
 from gpushim.inject.gpus import (
     device_edits,
@@ -50,13 +50,28 @@ def test_nodes(gpus: list[Gpu], capabilities: list[str], nodes: list[str]) -> No
     assert needed_nodes(Grant(gpus, capabilities)) == nodes
 
 
+def mig(index: int, instance: int, compute: int) -> MigDevice:
+    return MigDevice(index, f"MIG-{index}", "1g.10gb", None, 1, index, instance, compute)
+
+
+def test_nodes_of_mig_devices() -> None:
+    """B37: the GPU's, the GPU instance's and the compute instance's, each once, and no others."""
+    board, other = gpu(0, 3), gpu(1, 0)
+    grant = Grant([other], [], [(board, mig(0, 12, 13)), (board, mig(1, 12, 14))])
+    caps = [f"nvidia-caps/nvidia-cap{minor}" for minor in (12, 13, 14)]
+    assert needed_nodes(grant) == [*CONTROL, "nvidia3", "nvidia0", *caps]
+
+
 def test_a_gpu_in_mig_mode() -> None:
     """It is given as a whole, and CUDA finds nothing on it."""
     gpus = [gpu(0, 0), gpu(1, 3), gpu(2, 2)]
-    gpus[0].mig_enabled, gpus[1].mig_enabled = False, True
-    warnings = mig_warnings(gpus)
-    assert len(warnings) == 1
-    assert f"GPU 1 ({gpus[1].uuid})" in warnings[0]
+    gpus[0].mig_enabled, gpus[1].mig_enabled, gpus[2].mig_enabled = False, True, True
+    gpus[2].mig_devices = [mig(0, 12, 13), mig(1, 12, 14)]
+    first, second = mig_warnings(gpus)
+    assert f"GPU 1 ({gpus[1].uuid}) is in MIG mode" in first
+    assert "make MIG devices" in first
+    assert "its MIG devices (2:0 to 2:1 1g.10gb)" in second
+    assert mig_warnings(gpus[:1]) == []
 
 
 def test_devices_and_their_groups() -> None:

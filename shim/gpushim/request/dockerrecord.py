@@ -32,6 +32,7 @@ _GPU_WORDS = frozenset(
 # The files that Docker mounts into a container from the directory of a record: the container's own,
 # or with --network container:X that of X, which lies beside it.
 _MOUNTED = {"/etc/hostname": "hostname", "/etc/hosts": "hosts", "/etc/resolv.conf": "resolv.conf"}
+_FLAGS = posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC
 # Far above any real record.
 _MAX_SIZE = 16 << 20
 
@@ -95,9 +96,7 @@ def find(
     problems: list[str] = []
     for directory in record_directories(mounts, root_path, container_id):
         try:
-            descriptor = posix.open(
-                directory, posix.O_RDONLY | posix.O_DIRECTORY | posix.O_NOFOLLOW | posix.O_CLOEXEC
-            )
+            descriptor = posix.open(directory, _FLAGS)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             continue
         except OSError as error:
@@ -230,9 +229,8 @@ def _check_owner(status: posix.stat_result, what: str) -> None:
 
 def _read(directory: int, file: str) -> Any:
     """The JSON value in a file of the record."""
-    flags = posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC
     try:
-        descriptor = posix.open(file, flags, dir_fd=directory)
+        descriptor = posix.open(file, _FLAGS, dir_fd=directory)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -34,6 +34,19 @@ def program_tree(description: Description) -> Tree:
     return tree
 
 
+def _manifests(description: Description) -> Tree:
+    """Vulkan's: Fedora and RHEL have the machine in the name and the library's path in the text."""
+    own = description.layout in ("fedora", "rhel")
+    directory = f"/{libraries.LAYOUTS[description.layout][0]}/" if own else ""
+    suffix = ".x86_64" if own else ""
+    return {
+        f"usr/share/vulkan/icd.d/nvidia_icd{suffix}.json": _icd(f"{directory}libGLX_nvidia.so.0"),
+        f"usr/share/vulkansc/icd.d/nvidia_icd{suffix or '_vksc'}.json": _icd(
+            f"{directory}libnvidia-vksc-core.so.1"
+        ),
+    }
+
+
 def _icd(library: str, kind: str = "ICD", version: str = "1.3.277") -> File:
     return text(
         f'{{\n    "file_format_version" : "1.0.0",\n    "{kind}": {{\n'
@@ -48,18 +61,23 @@ def data_tree(description: Description) -> Tree:
         f"usr/lib/firmware/nvidia/{driver}/gsp_ga10x.bin": text(f"firmware ga10x {driver}\n"),
         f"usr/lib/firmware/nvidia/{driver}/gsp_tu10x.bin": text(f"firmware tu10x {driver}\n"),
         "etc/OpenCL/vendors/nvidia.icd": text("libnvidia-opencl.so.1\n"),
-        "usr/share/nvidia/nvidia-application-profiles-key-documentation": text("profiles\n"),
+        f"usr/share/nvidia/nvidia-application-profiles-{driver}-key-documentation": text("keys\n"),
     }
     if not description.graphics:
         return tree
+    tree |= _manifests(description)
     tree |= {
-        "usr/share/vulkan/icd.d/nvidia_icd.json": _icd("libGLX_nvidia.so.0"),
         "usr/share/vulkan/implicit_layer.d/nvidia_layers.json": _icd("libGLX_nvidia.so.0", "layer"),
         "usr/share/glvnd/egl_vendor.d/10_nvidia.json": _icd("libEGL_nvidia.so.0"),
         "usr/share/egl/egl_external_platform.d/10_nvidia_wayland.json": _icd(
             "libnvidia-egl-wayland.so.1"
         ),
         "usr/share/egl/egl_external_platform.d/15_nvidia_gbm.json": _icd("libnvidia-egl-gbm.so.1"),
+        "usr/share/egl/egl_external_platform.d/20_nvidia_xcb.json": _icd("libnvidia-egl-xcb.so.1"),
+        "usr/share/egl/egl_external_platform.d/20_nvidia_xlib.json": _icd(
+            "libnvidia-egl-xlib.so.1"
+        ),
+        f"usr/share/nvidia/nvidia-application-profiles-{driver}-rc": text("profiles\n"),
         "usr/share/nvidia/nvoptix.bin": text(f"optix {driver}\n"),
         "usr/share/X11/xorg.conf.d/nvidia-drm-outputclass.conf": text('Section "OutputClass"\n'),
     }
@@ -77,6 +95,11 @@ def userspace_tree(description: Description, state: str) -> Tree:
     )
     tree |= program_tree(description)
     tree |= data_tree(description)
+    if description.graphics:
+        for name in ("_nvngx.dll", "nvngx.dll"):
+            tree[f"{libraries.LAYOUTS[description.layout][0]}/nvidia/wine/{name}"] = text(
+                f"{name} {description.driver}\n"
+            )
     tree["var/lib/fakehost/libdir"] = text(libraries.LAYOUTS[description.layout][0])
     return tree
 

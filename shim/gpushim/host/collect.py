@@ -14,6 +14,7 @@ from . import (
     devicenodes,
     driver,
     driverfiles,
+    driverlist,
     fingerprint,
     gpus,
     helpers,
@@ -147,7 +148,7 @@ def capabilities_of(key: str) -> list[str]:
     return [] if key == "none" else key.split("+")
 
 
-def _driver_files(root: str, version: str) -> driverfiles.DriverFiles:
+def _driver_files(root: str, version: str) -> driverlist.DriverFiles:
     """The driver's files of the kernel module's version.
 
     Raises GpushimError if there are only libraries of another version, which that module does not
@@ -172,7 +173,7 @@ def _driver_files(root: str, version: str) -> driverfiles.DriverFiles:
     )
 
 
-def _nvml_library(files: driverfiles.DriverFiles) -> str:
+def _nvml_library(files: driverlist.DriverFiles) -> str:
     """The absolute path of the driver's NVML, "" if it is not installed."""
     found = [library.path for library in files.libraries if library.stem == "libnvidia-ml"]
     fitting = [library.path for library in files.libraries_for(["utility"], 64)]

@@ -36,6 +36,7 @@ LIBRARIES: dict[str, tuple[str, ...]] = {
     "libnvidia-pkcs11-openssl3": _COMPUTE,
     "libnvidia-nvvm": _COMPUTE,
     "libnvidia-tileiras": _COMPUTE,
+    "libnvcuextend": _COMPUTE,
     "libnvidia-gpucomp": _COMPUTE_AND_GRAPHICS,
     "libnvidia-allocator": _COMPUTE_AND_GRAPHICS,
     "libvdpau_nvidia": _VIDEO,
@@ -154,6 +155,12 @@ BINARY_DIRECTORIES = (
 
 _SHARE = ("usr/share", "usr/local/share", "etc")
 
+# Libraries for Windows programs under Wine and Proton, which look for them beneath the directory
+# that libGLX_nvidia.so.0 was loaded from.
+WINE_DIRECTORY = "nvidia/wine"
+WINE_LIBRARIES = ("_nvngx.dll", "nvngx.dll", "nvngx_dlssg.dll")
+WINE_CAPABILITIES = _NGX
+
 # directories, file names, directories in the container, capabilities
 ExtraFiles = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]
 
@@ -169,6 +176,12 @@ _EXTRA_FILES: tuple[ExtraFiles, ...] = (
         tuple(share + "/vulkan/implicit_layer.d" for share in _SHARE),
         ("nvidia_layers.json",),
         ("/etc/vulkan/implicit_layer.d",),
+        _GRAPHICS,
+    ),
+    (
+        tuple(share + "/vulkansc/icd.d" for share in _SHARE),
+        ("nvidia_icd_vksc.json", "nvidia_icd.x86_64.json", "nvidia_icd.aarch64.json"),
+        ("/etc/vulkansc/icd.d",),
         _GRAPHICS,
     ),
     (
@@ -190,13 +203,17 @@ _EXTRA_FILES: tuple[ExtraFiles, ...] = (
         _GRAPHICS,
     ),
     (
-        ("usr/share/nvidia", "usr/lib/nvidia/current", "usr/local/share/nvidia"),
+        # Debian has it beside the library, with a link that its alternatives make.
+        (
+            *("usr/share/nvidia", "usr/lib/nvidia/current", "usr/local/share/nvidia"),
+            *(base + "/nvidia/current" for base in _BASES),
+        ),
         ("nvoptix.bin",),
         ("/usr/share/nvidia",),
         _GRAPHICS,
     ),
     (
-        ("usr/share/X11/xorg.conf.d", "etc/X11/xorg.conf.d"),
+        ("usr/share/X11/xorg.conf.d", "etc/X11/xorg.conf.d", "etc/nvidia/current"),
         ("10-nvidia.conf", "nvidia-drm-outputclass.conf"),
         ("/usr/share/X11/xorg.conf.d",),
         _DISPLAY,

@@ -12,113 +12,20 @@ from collections.abc import Iterable, Iterator
 
 from gpushim.errors import GpushimError, why
 from gpushim.host import drivercatalogue as catalogue
+from gpushim.host.driverlist import Binary, DriverFiles, Library
 from gpushim.host.elf import AARCH64, ARM, I386, X86_64, ElfError, read_elf
 from gpushim.host.ldsocache import LoaderCache, LoaderCacheError, parse
+from gpushim.host.manifests import portable
 from gpushim.host.model import ExtraMount
 from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
 
 _MACHINES = {"x86_64": {64: X86_64, 32: I386}, "aarch64": {64: AARCH64, 32: ARM}}
 _LARGEST_CACHE = 8 << 20
+_LARGEST_TEXT = 1 << 16
 _VERSION = re.compile(r"(?:libcuda|libnvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)")
 _OWN_VERSION = re.compile(r"(.+)\.so\.\d+(?:\.\d+)*")
 _SUBDIRECTORIES = {"vdpau": "vdpau", "tls": ""}  # beside the libraries -> in the tree's lib64
-
-
-class Library:
-    """A shared library. name: of its file; path: on the host, no link; directory: beneath the
-    tree's lib64 or lib ("" or "vdpau"); soname: "" if it has none; capabilities: any of them calls
-    for it.
-    """
-
-    __slots__ = ("bits", "capabilities", "directory", "name", "path", "soname")
-
-    def __init__(
-        self,
-        name: str,
-        path: str,
-        bits: int,
-        soname: str,
-        directory: str,
-        capabilities: tuple[str, ...],
-    ) -> None:
-        self.name = name
-        self.path = path
-        self.bits = bits
-        self.soname = soname
-        self.directory = directory
-        self.capabilities = capabilities
-
-    @property
-    def stem(self) -> str:
-        return self.name.partition(".so")[0]
-
-
-class Binary:
-    """A program. name: what it is called; path: on the host, no link."""
-
-    __slots__ = ("capabilities", "name", "path")
-
-    def __init__(self, name: str, path: str, capabilities: tuple[str, ...]) -> None:
-        self.name = name
-        self.path = path
-        self.capabilities = capabilities
-
-
-class DriverFiles:
-    """All files of one driver version.
-
-    firmware and shared: what has a fixed path in the container, as ExtraMounts; links: names that
-    programs use besides, each with the soname that it leads to; directories: those on the host
-    that were searched, so that a change in them is noticed; unfit: files with a library's name that
-    are none, or not yet: a driver's installer may be writing them.
-    """
-
-    __slots__ = (
-        "binaries",
-        "directories",
-        "firmware",
-        "libraries",
-        "links",
-        "shared",
-        "unfit",
-        "version",
-    )
-
-    def __init__(self, version: str) -> None:
-        self.version = version
-        self.libraries: list[Library] = []
-        self.binaries: list[Binary] = []
-        self.firmware: list[ExtraMount] = []
-        self.shared: list[ExtraMount] = []
-        self.links: dict[str, str] = {}
-        self.directories: list[str] = []
-        self.unfit: list[str] = []
-
-    @property
-    def extra_mounts(self) -> list[ExtraMount]:
-        return self.shared + self.firmware
-
-    @property
-    def paths(self) -> list[str]:
-        """Every file on the host, sorted, each once."""
-        found = {file.path for file in self.libraries} | {file.path for file in self.binaries}
-        return sorted(found | {mount.host_path for mount in self.extra_mounts})
-
-    def libraries_for(self, capabilities: Iterable[str], bits: int) -> list[Library]:
-        """The libraries of one class; 32-bit ones only if compat32 is among the capabilities."""
-        wanted = set(capabilities)
-        if bits == 32 and "compat32" not in wanted:
-            return []
-        return [
-            library
-            for library in self.libraries
-            if library.bits == bits and wanted.intersection(library.capabilities)
-        ]
-
-    def binaries_for(self, capabilities: Iterable[str]) -> list[Binary]:
-        wanted = set(capabilities)
-        return [binary for binary in self.binaries if wanted.intersection(binary.capabilities)]
 
 
 def find(driver_root: str, driver_version: str, machine: str = "") -> DriverFiles:
@@ -132,6 +39,7 @@ def find(driver_root: str, driver_version: str, machine: str = "") -> DriverFile
         finder = _Finder(root, driver_version, machine or os.uname().machine)
         finder.find_libraries(files)
         finder.find_binaries(files)
+        finder.find_modules(files)
         finder.find_shared(files)
         finder.find_firmware(files)
         files.directories = sorted(finder.searched)
@@ -267,15 +175,38 @@ class _Finder:
                     files.binaries.append(Binary(name, path, capabilities))
                     break
 
+    def find_modules(self, files: DriverFiles) -> None:
+        """For Windows programs under Wine: there are 64-bit ones only."""
+        places = [
+            f"{directory}/{catalogue.WINE_DIRECTORY}" for directory in self.library_directories()
+        ]
+        for name in catalogue.WINE_LIBRARIES:
+            path = self._first(places, name)
+            if path:
+                inside = f"{catalogue.WINE_DIRECTORY}/{name}"
+                files.modules.append(Binary(inside, path, catalogue.WINE_CAPABILITIES))
+
     def find_shared(self, files: DriverFiles) -> None:
         for directories, names, places, capabilities in catalogue.extra_files(self.version):
             for name in names:
                 path = self._first(directories, name)
                 if path is None:
                     continue
+                text = portable(self._text(path)) if name.endswith(".json") else None
                 for place in places:
-                    files.shared.append(ExtraMount(path, f"{place}/{name}", list(capabilities)))
+                    mount = ExtraMount(path, f"{place}/{name}", list(capabilities))
+                    if text is not None:
+                        mount.in_tree = "share/portable" + mount.container_path
+                        files.texts[mount.in_tree] = text
+                    files.shared.append(mount)
         self._find_gbm(files)
+
+    def _text(self, path: str) -> bytes:
+        """The content of a small file of which the host path is known."""
+        try:
+            return self.root.read_regular(path[len(self.base) :], _LARGEST_TEXT) or b""
+        except RootFsError:
+            return b""
 
     def _find_gbm(self, files: DriverFiles) -> None:
         capabilities = list(catalogue.GBM_CAPABILITIES)

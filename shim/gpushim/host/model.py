@@ -131,15 +131,19 @@ class Gpu:
 class ExtraMount:
     """A file of the driver that must have a fixed path in the container.
 
-    capabilities: any of these driver capabilities calls for it.
+    capabilities: any of these driver capabilities calls for it; in_tree: path in a driver tree of
+    what is to be mounted in its place, "" where the file is fit for containers as it is.
     """
 
-    __slots__ = ("capabilities", "container_path", "host_path")
+    __slots__ = ("capabilities", "container_path", "host_path", "in_tree")
 
-    def __init__(self, host_path: str, container_path: str, capabilities: list[str]) -> None:
+    def __init__(
+        self, host_path: str, container_path: str, capabilities: list[str], in_tree: str = ""
+    ) -> None:
         self.host_path = host_path
         self.container_path = container_path
         self.capabilities = capabilities
+        self.in_tree = in_tree
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from gpushim.errors import GpushimError, why
 from gpushim.host.drivercatalogue import DEVELOPMENT_LINKS
-from gpushim.host.driverfiles import DriverFiles, Library
+from gpushim.host.driverlist import DriverFiles, Library
 from gpushim.host.libraryorder import sort_names
 from gpushim.host.model import DriverTree, ExtraMount, capability_key
 from gpushim.host.treecollect import TEMPORARY, remove_leftovers
@@ -50,7 +50,12 @@ def assemble(
     wanted = sorted(set(capabilities))
     contents = _Contents(files, wanted)
     before = _stamp(contents.sources(), files.version)
-    text = repr((_LAYOUT, before, sorted(contents.links.items()), sorted(contents.files)))
+    text = repr(
+        (
+            *(_LAYOUT, before, sorted(contents.links.items()), sorted(contents.files)),
+            *([sorted(contents.texts.items())] if contents.texts else []),
+        )
+    )
     digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     parent = f"{places.driver_trees}/{files.version}"
     path = f"{parent}/{capability_key(wanted)}-{digest}"
@@ -115,11 +120,12 @@ def _vanished(path: str, version: str) -> GpushimError:
 
 
 class _Contents:
-    """What is in a tree. files: path in the tree -> source on the host; links: path -> target."""
+    """What is in a tree, by path. files: sources on the host; links: targets; texts: contents."""
 
     def __init__(self, files: DriverFiles, capabilities: list[str]) -> None:
         self.files: dict[str, str] = {}
         self.links: dict[str, str] = {}
+        self.texts: dict[str, bytes] = {}
         self.names: dict[str, set[str]] = {"lib64": set(), "lib": set()}
         for bits, directory in ((64, "lib64"), (32, "lib")):
             for library in files.libraries_for(capabilities, bits):
@@ -130,10 +136,16 @@ class _Contents:
                     self.names[directory].add(name)
         for binary in files.binaries_for(capabilities):
             self.files[f"bin/{binary.name}"] = binary.path
+        for module in files.modules_for(capabilities):
+            self.files[f"lib64/{module.name}"] = module.path
         for mounts, where in ((files.shared, "share"), (files.firmware, "firmware")):
             for mount in mounts:
                 place = _place(mount)
-                if place and set(mount.capabilities).intersection(capabilities):
+                if not set(mount.capabilities).intersection(capabilities):
+                    continue
+                if mount.in_tree:
+                    self.texts[mount.in_tree] = files.texts[mount.in_tree]
+                if place:
                     self.files.setdefault(f"{where}/{place}", mount.host_path)
 
     def sources(self) -> set[str]:
@@ -182,6 +194,11 @@ class _Contents:
                 _provide(source, f"{root}/{path}", mode, may_link)
             except FileNotFoundError:
                 raise _vanished(source, version) from None
+        for path, text in self.texts.items():
+            _make_directories(root, os.path.dirname(path))
+            with open(f"{root}/{path}", "xb") as file:
+                file.write(text)
+                os.fchmod(file.fileno(), 0o644)
         for path, target in (self.links | back_end).items():
             _make_directories(root, os.path.dirname(path))
             os.symlink(target, f"{root}/{path}")

@@ -122,7 +122,8 @@ def driver_edits(
     for extra in inventory.extra_mounts:
         wanted = any(capability in grant.capabilities for capability in extra.capabilities)
         if wanted and not container.covered(extra.container_path):
-            edits.mounts.append(Mount(extra.host_path, extra.container_path, FILE_OPTIONS))
+            source = f"{tree.path}/{extra.in_tree}" if extra.in_tree else extra.host_path
+            edits.mounts.append(Mount(source, extra.container_path, FILE_OPTIONS))
     for host_path, container_path in sockets:
         if not container.covered(container_path):
             edits.mounts.append(Mount(host_path, container_path, SOCKET_OPTIONS))

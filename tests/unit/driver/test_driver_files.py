@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from gpushim.errors import GpushimError
 from gpushim.host.drivercatalogue import LIBRARIES
-from gpushim.host.driverfiles import DriverFiles, find, userspace_versions
+from gpushim.host.driverfiles import find, userspace_versions
+from gpushim.host.driverlist import DriverFiles
 
 from tests.fakehost import Description, FakeHost, build, write_library
 from tests.unit.driver.conftest import VERSION
@@ -84,9 +85,10 @@ def test_every_distribution(tmp_path: Path, layout: str, ldcache: bool) -> None:
     assert {binary.name for binary in found.binaries_for(ALL)} >= {"nvidia-smi", "nvidia-xconfig"}
     assert str(host.library_directory) in found.directories
     targets = {mount.container_path for mount in found.extra_mounts}
+    icd = "nvidia_icd.x86_64.json" if layout in ("fedora", "rhel") else "nvidia_icd.json"
     assert targets >= {
         "/etc/OpenCL/vendors/nvidia.icd",
-        "/etc/vulkan/icd.d/nvidia_icd.json",
+        f"/etc/vulkan/icd.d/{icd}",
         "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
         "/usr/share/nvidia/nvoptix.bin",
         "/usr/lib/x86_64-linux-gnu/gbm/nvidia-drm_gbm.so",
@@ -167,3 +169,26 @@ def test_versions(tmp_path: Path, host: FakeHost) -> None:
 def test_a_driver_root_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(GpushimError, match=r"driver root .* does not exist"):
         find(str(tmp_path / "absent"), VERSION)
+
+
+def test_debians_places(tmp_path: Path) -> None:
+    """What its packages have without the links of its alternatives, as in a driver container."""
+    current = tmp_path / "usr/lib/x86_64-linux-gnu/nvidia/current"
+    write_library(current / f"libnvoptix.so.{VERSION}", "libnvoptix.so.1")
+    for path in (
+        current / "nvoptix.bin",
+        current / "nvidia/wine/_nvngx.dll",
+        tmp_path / "etc/nvidia/current/nvidia-drm-outputclass.conf",
+        tmp_path / "usr/lib/nvidia/current/nvidia_drv.so",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"x")
+    found = find(str(tmp_path), VERSION)
+    sources = {mount.container_path: mount.host_path for mount in found.extra_mounts}
+    assert sources["/usr/share/nvidia/nvoptix.bin"] == str(current / "nvoptix.bin")
+    assert sources["/usr/share/X11/xorg.conf.d/nvidia-drm-outputclass.conf"].startswith(
+        str(tmp_path / "etc")
+    )
+    assert "/usr/lib/xorg/modules/drivers/nvidia_drv.so" in sources
+    assert [module.name for module in found.modules_for(["ngx"])] == ["nvidia/wine/_nvngx.dll"]
+    assert str(current / "nvidia/wine/_nvngx.dll") in found.paths

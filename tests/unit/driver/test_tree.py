@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 from gpushim.errors import GpushimError
-from gpushim.host.driverfiles import DriverFiles, find
+from gpushim.host.driverfiles import find
+from gpushim.host.driverlist import DriverFiles
 from gpushim.host.ldsocache import parse
 from gpushim.host.model import DriverTree
 from gpushim.host.tree import assemble

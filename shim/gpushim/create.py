@@ -55,7 +55,7 @@ def create(call: Call) -> None:
 
     # With nothing to change, this finds out a spec of odd types before anything is written.
     apply_to(bundle, Edits())
-    given = _give(call, asked, container, understood, request)
+    given = _give(call, bundle, asked, container, understood, request)
     text = apply_to(bundle, given.edits)
     call.log.fields["edits"] = given.edits.to_json()
     call.log.step("edits")
@@ -89,13 +89,21 @@ def _adopt(
     request, grant = found
     call.log.fields["request"] = request.to_json()
     call.log.fields["grant"] = grant.to_json()
-    decision.keep(call, bundle, request, Given(grant, by_engine=True))
+    try:
+        decision.keep(call, bundle, request, Given(grant, by_engine=True))
+    except GpushimError as error:
+        call.log.warn(str(error))  # it has its devices all the same
     call.log.write("info", "granted by the engine", dumps)
     return True
 
 
 def _give(
-    call: Call, asked: Asked, container: Container, understood: Understood, request: Request
+    call: Call,
+    bundle: Bundle,
+    asked: Asked,
+    container: Container,
+    understood: Understood,
+    request: Request,
 ) -> Given:
     """Decides, and makes the Edits. Raises GpushimError for what can't be given.
 
@@ -103,11 +111,19 @@ def _give(
     """
     given = Given()
     if request.cdi:
-        from gpushim.cdi.resolve import resolve
+        from gpushim.cdi.resolve import resolve, target
 
-        given.edits.extend(resolve(request.cdi, call.places, understood.config))
+        whom = target(bundle, container.user_namespace, call.low_level)
+        edits, said = resolve(request.cdi, call.places, whom)
+        given.edits.extend(edits)
+        given.variables.update(edits.env)
+        call.log.warnings += said
     if not request.driver:
         return given
+    if request.keys or not request.open:
+        from gpushim.allocate.unsupported import refuse_unsupported
+
+        refuse_unsupported(request)
     try:
         if understood.snapshot is None:
             assert understood.problem is not None
@@ -117,7 +133,9 @@ def _give(
         if not request.keys.get("optional"):
             raise
         call.log.warn(f"The container starts without a GPU, which is optional for it: {error}")
-        given.edits.extend(without_gpu(container))
+        edits = without_gpu(container)
+        given.edits.extend(edits)
+        given.variables.update(edits.env)
         return given
     given.grant, given.facts = grant, facts
     call.log.fields["grant"] = grant.to_json()

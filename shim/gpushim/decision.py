@@ -27,10 +27,11 @@ class Given:
 
     grant: None where it gets CDI devices alone, or starts without a GPU; facts: the numbers of its
     device nodes; library_path: what LD_LIBRARY_PATH has to name, in later processes, too;
-    by_engine: whether all of it was in the spec already.
+    variables: others that later processes are to have, beside those of the grant; by_engine:
+    whether all of it was in the spec already.
     """
 
-    __slots__ = ("by_engine", "edits", "facts", "grant", "library_path")
+    __slots__ = ("by_engine", "edits", "facts", "grant", "library_path", "variables")
 
     def __init__(self, grant: Grant | None = None, by_engine: bool = False) -> None:
         self.grant = grant
@@ -38,6 +39,7 @@ class Given:
         self.facts: NodeFacts = {}
         self.edits = Edits()
         self.library_path = ""
+        self.variables: dict[str, str] = {}
 
 
 def note(given: Given) -> list[dict[str, object]]:
@@ -80,6 +82,8 @@ def keep(call: Call, bundle: Bundle, request: Request, given: Given) -> None:
         "grant": (given.grant or Grant([], [])).to_json(),
         "edits": given.edits.to_json(),
         "library_path": given.library_path,
+        "variables": given.variables,
+        "has_driver": given.grant is not None,
         "by_engine": given.by_engine,
         "warnings": call.log.warnings,
         "notes": call.log.fields.get("notes", []),

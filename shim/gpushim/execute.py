@@ -64,19 +64,21 @@ def _record(call: Call) -> Record | None:
 def add_variables(text: str, record: Record) -> str:
     """The process file's `text` with the variables of the container's grant.
 
-    A file that is no JSON object stays as it is: the low-level runtime says best what is wrong.
+    What a record does not have was not known to the version that wrote it. A file that is no JSON
+    object stays as it is: the low-level runtime says best what is wrong.
     """
     try:
         whole = read(text)
         present = whole.found["env"][2] if "env" in whole.found else []
-        gpus = _devices(record.data["grant"])
         edits = Edits()
-        edits.env, _ = container_environment(
-            present if isinstance(present, list) else [],
-            gpus,
-            record.data["library_path"],
-            False,
-        )
+        if record.data.get("has_driver", True):
+            edits.env, _ = container_environment(
+                present if isinstance(present, list) else [],
+                _devices(record.data["grant"]),
+                record.data["library_path"],
+                False,
+            )
+        edits.env = {**record.data.get("variables", {}), **edits.env}
         return patch(text, {"env": environment(edits)}, whole)
     except (ValueError, KeyError, TypeError):
         return text  # a record that is damaged has nothing to say, too

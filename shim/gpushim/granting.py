@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpushim.allocate.grant import Unavailable, grant_named
 from gpushim.errors import GpushimError
-from gpushim.host.devicenodes import node_facts
+from gpushim.host.devicenodes import node_facts, stale
 from gpushim.host.model import capability_key
 from gpushim.inject.gpus import needed_nodes
 from gpushim.snapshot import obtain, refresh_again
@@ -12,6 +12,7 @@ from gpushim.snapshot import obtain, refresh_again
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.allocate.grant import Grant
+    from gpushim.config import Config
     from gpushim.main import Call
     from gpushim.request.request import Request
     from gpushim.snapshot import Snapshot
@@ -28,10 +29,6 @@ def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, 
     What seems not to be there is looked for once more by a refresh before it is an error: a GPU
     that was plugged in or repaired, a node that nobody has made yet. Raises GpushimError.
     """
-    if request.keys or not request.open:
-        from gpushim.allocate.unsupported import refuse_unsupported
-
-        refuse_unsupported(request)
     key = capability_key(request.capabilities)
     if not snapshot.has_tree(key):
         snapshot = obtain(call.places, key)
@@ -42,12 +39,12 @@ def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, 
         grant = grant_named(request, snapshot.inventory.gpus, _HELD)
     _check_requirements(request, grant, snapshot)
     dev_root = snapshot.config.text("host.dev-root")
-    facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
+    facts, missing = _stat_nodes(snapshot.config, needed_nodes(grant))
     if missing:
         minors = [gpu.minor for gpu in grant.boards()]
         snapshot = refresh_again(call.places, key, f"{missing[0]} is missing", minors)
         grant = grant_named(request, snapshot.inventory.gpus, _HELD)
-        facts, missing = _stat_nodes(dev_root, needed_nodes(grant))
+        facts, missing = _stat_nodes(snapshot.config, needed_nodes(grant))
     if missing:
         raise GpushimError(
             f"GPUs were asked for by {request.sources['devices']}, but the device node "
@@ -78,9 +75,13 @@ def _check_requirements(request: Request, grant: Grant, snapshot: Snapshot) -> N
     check_each(request.requirements, boards or [(Facts(cuda, driver, None, None), "this machine")])
 
 
-def _stat_nodes(dev_root: str, names: list[str]) -> tuple[NodeFacts, list[str]]:
+def _stat_nodes(config: Config, names: list[str]) -> tuple[NodeFacts, list[str]]:
+    """The facts of the nodes that there are, and the names of those that have to be made."""
+    dev_root = config.text("host.dev-root")
     found = {name: node_facts(dev_root, name) for name in names}
     facts = {name: fact for name, fact in found.items() if fact is not None}
+    for name in stale(config.text("host.proc-root"), facts):
+        del facts[name]
     control = facts.get("nvidiactl")
     for name, fact in facts.items():
         # The driver numbers a GPU's node as it names it; another one is another GPU's, or none's.

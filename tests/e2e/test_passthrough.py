@@ -37,6 +37,14 @@ _ONE_CGROUP_VERSION = (
     'if [ -d /sys/fs/cgroup/unified ]; then umount /sys/fs/cgroup/unified; fi; exec "$0" "$@"',
 )
 
+# What an image with CUDA has in it, and Swarm's resources of another kind: Python has to look.
+_NO_REQUEST = [
+    "CUDA_VERSION=12.4.1",
+    "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471",
+    "DOCKER_RESOURCE_SSD=1,2",
+    "NVIDIA_VISIBLE_DEVICES=void",
+]
+
 
 class Scene:
     """One runtime, with or without gpushim, and the bundles that a scene makes for it."""
@@ -54,7 +62,7 @@ class Scene:
         change = options.pop("change", None)
         environment = list(options.pop("env", ()))
         if self._looked_at:
-            environment.append("NVIDIA_VISIBLE_DEVICES=void")
+            environment += _NO_REQUEST
         cgroups = self.name == "runc"
         made = self._make("busybox", args, env=environment, cgroups=cgroups, **options)
         if change is not None:

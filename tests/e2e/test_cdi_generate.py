@@ -101,6 +101,15 @@ def test_yaml_and_json_say_the_same(dgx: Machine, spec: dict[str, Any], tmp_path
     assert json.loads(path.with_suffix(".json").read_text()) == spec
 
 
+@pytest.mark.parametrize("options", [[], ["--layout", "files"], ["--no-hook"]])
+def test_our_own_reader_accepts_it(dgx: Machine, tmp_path: Path, options: list[str]) -> None:
+    """By the rules of the specification and by its schema."""
+    for form in ("json", "yaml"):
+        path = tmp_path / f"nvidia.{form}"
+        dgx.installed.ctl("cdi", "generate", "--output", path, *options)
+        dgx.installed.ctl("cdi", "validate", path)
+
+
 def refused(machine: Machine, *options: str) -> str:
     with pytest.raises(AssertionError) as failure:
         generated(machine, *options)

@@ -6,7 +6,8 @@ import argparse
 import os
 import sys
 
-from ..cdi import write
+from ..cdi import registry, write
+from ..cdi.document import ENDINGS
 from ..cdi.names import kind_problem
 from ..errors import GpushimError, why
 from ..host.model import capability_key
@@ -83,7 +84,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     if arguments.output:
         path = os.path.abspath(arguments.output)
         _write(path, text)
-        said += unread(path, snapshot.config.texts("cdi.spec-dirs"))
+        said += remarks(path, snapshot.config.texts("cdi.spec-dirs"))
     else:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -142,14 +143,31 @@ def _write(path: str, text: str) -> None:
         raise GpushimError(f"{path} can't be written: {why(error)}.") from None
 
 
-def unread(path: str, directories: list[str]) -> list[str]:
-    """A sentence if nobody would read a spec at `path`, since of its name or its directory."""
+def remarks(path: str, directories: list[str]) -> list[str]:
+    """What keeps the spec that was written to `path` from being used, in sentences.
+
+    directories: those that are read for specs, the later ones outranking the earlier.
+    """
     directory, name = os.path.split(real_path(path))
     if directory not in [real_path(one) for one in directories]:
         return [
             f"{path} is in none of the directories that are read for CDI specs "
             f"({', '.join(directories)}; cdi.spec-dirs)."
         ]
-    if not name.endswith((".json", ".yaml")):
+    if not name.endswith(ENDINGS):
         return [f"{path} is not read as a CDI spec: its name ends in neither .json nor .yaml."]
-    return []
+    found = registry.read([real_path(one) for one in directories])
+    spec = next((one for one in found.specs if one.path == f"{directory}/{name}"), None)
+    names = [f"{spec.kind}={device}" for device in spec.devices] if spec else []
+    twice = {other for one in names for other in found.conflicts.get(one, [])}
+    outranked = {found.devices[one].path for one in names if one in found.devices}
+    said = []
+    if twice:
+        said.append(
+            f"Several files of one directory describe the same devices, so that none of these can "
+            f"be used: {', '.join(sorted(twice))}. Leave only one of them there."
+        )
+    if outranked - {f"{directory}/{name}"}:
+        others = ", ".join(sorted(outranked - {f"{directory}/{name}"}))
+        said.append(f"Devices of the same names in {others} outrank those of {path}.")
+    return said

@@ -13,12 +13,11 @@ from typing import Any
 
 from ..oci.edits import Edits
 from ..oci.files import read_small
+from .document import MAXIMUM_BYTES
+from .registry import spec_files
 from .version import minimum_version
 
 FORMATS = ("json", "yaml")
-
-_ENDINGS = (".json", ".yaml")  # of spec files, all others are passed over (CDI SPEC.md)
-_LARGEST = 4 << 20
 
 
 def document(
@@ -98,18 +97,17 @@ def named_trees(directories: Iterable[str], driver_trees: str) -> set[str]:
     tree = re.compile(re.escape(driver_trees.encode()) + rb"/[^/\s\"']+/[^/\s\"',=]+")
     found: set[str] = set()
     for directory in directories:
-        for path in _spec_files(directory):
+        for path in _paths(directory):
             try:
-                data = read_small(path, _LARGEST)
+                data = read_small(path, MAXIMUM_BYTES)
             except OSError:
                 continue
             found.update(os.fsdecode(match) for match in tree.findall(data))
     return found
 
 
-def _spec_files(directory: str) -> list[str]:
+def _paths(directory: str) -> list[str]:
     try:
-        names = os.listdir(directory)
+        return spec_files(directory)
     except OSError:
         return []
-    return [f"{directory}/{name}" for name in names if name.endswith(_ENDINGS)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from .. import config_file
-from ..cdi.registry import Registry, read
+from ..cdi.collect import plain, problems
+from ..cdi.registry import read
 from ..places import Places
 from .output import print_json, print_table, say, warn
 
@@ -21,27 +22,26 @@ def spec_directories(places: Places) -> list[str]:
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
     directories = spec_directories(places)
-    registry = read(directories)
-    names = sorted(registry.devices, key=order)
+    found = plain(read(directories))
+    names = sorted(found["devices"], key=order)
+    rows = [(name, found["specs"][found["devices"][name]["spec"]]["path"]) for name in names]
     if arguments.json:
-        print_json(as_data(registry, names, directories))
+        print_json(
+            {
+                "spec_dirs": directories,
+                "devices": [{"name": name, "spec": path} for name, path in rows],
+                "conflicts": found["conflicts"],
+                "problems": problems(found),
+            }
+        )
         return 0
-    if names:
-        print_table(("device", "spec file"), [(n, registry.devices[n].path) for n in names])
+    if rows:
+        print_table(("device", "spec file"), rows)
     else:
         say(f"No spec file in {', '.join(directories)} describes a device.")
-    for problem in registry.problems():
+    for problem in problems(found):
         warn(problem)
     return 0
-
-
-def as_data(registry: Registry, names: list[str], directories: list[str]) -> dict[str, object]:
-    return {
-        "spec_dirs": directories,
-        "devices": [{"name": name, "spec": registry.devices[name].path} for name in names],
-        "conflicts": registry.conflicts,
-        "problems": registry.problems(),
-    }
 
 
 def order(name: str) -> tuple[str, list[tuple[bool, int, str]]]:

@@ -6,6 +6,7 @@ import argparse
 import os
 
 from .. import launcher_settings
+from ..cdi.collect import collect, problems
 from ..errors import GpushimError
 from ..host.model import HEALTHY, capability_key
 from ..host.statefiles import own_places
@@ -54,18 +55,20 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     snapshot = refresh_now(places)
     path = os.environ.get("PATH", "")
     unusable = launcher_settings.problem(snapshot.config, places, path)
+    # Creates with CDI names read the spec files by themselves when these changed.
+    cdi = problems(collect(own_places(places), snapshot.config))
     if arguments.json:
         print_json(
             {
                 "driver_version": snapshot.inventory.driver_version,
                 "gpus": [gpu.to_json() for gpu in snapshot.inventory.gpus],
-                "problems": snapshot.problems + ([unusable] if unusable else []),
+                "problems": [*snapshot.problems, *([unusable] if unusable else []), *cdi],
                 "kept": snapshot.kept,
             }
         )
         return 0
     say(summary(snapshot))
-    for problem in (*snapshot.problems, *([unusable] if unusable else [])):
+    for problem in (*snapshot.problems, *([unusable] if unusable else []), *cdi):
         warn(problem)
     if os.geteuid() != 0 and snapshot.kept:
         say(f"It was kept for containers of this user only, in {own_places(places).run}.")

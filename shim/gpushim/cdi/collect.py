@@ -24,7 +24,7 @@ from ..host.fingerprint import file_stamp
 from ..oci import jsontext
 from ..oci.files import make_directories, write_whole
 from ..places import Places
-from .registry import Registry, read
+from .registry import Registry, conflict, read
 from .state import FORMAT, load, stamps
 
 _ROUNDS = 5
@@ -66,6 +66,12 @@ def collect(places: Places, config: Config, runtime: str = "") -> dict[str, Any]
     if settled:
         _keep(places, state)
     return state
+
+
+def problems(state: dict[str, Any]) -> list[str]:
+    """A sentence for each spec file that is wrong and each conflict."""
+    found: list[str] = [error["sentence"] for error in state["errors"]]
+    return found + [conflict(name, paths) for name, paths in state["conflicts"].items()]
 
 
 def plain(registry: Registry) -> dict[str, Any]:

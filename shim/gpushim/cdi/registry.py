@@ -31,13 +31,6 @@ class Registry:
         self.conflicts: dict[str, list[str]] = {}
         self.errors: dict[str, BrokenSpec] = {}
 
-    def problems(self) -> list[str]:
-        """A sentence for each file that is wrong and for each conflict."""
-        found = [str(error) for error in self.errors.values()]
-        for name, paths in self.conflicts.items():
-            found.append(conflict(name, paths))
-        return found
-
 
 def conflict(name: str, paths: Sequence[str]) -> str:
     """A sentence on a device that several files of the same directory describe."""

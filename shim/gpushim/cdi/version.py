@@ -24,7 +24,9 @@ def minimum_version(spec: dict[str, Any]) -> tuple[str, str]:
 
     spec: as `clean` gives it (the table "Released versions" of CDI SPEC.md).
     """
-    needed = max(_needs(spec), default=(VERSIONS.index("0.3.0"), ""))
+    # Those before had other fields, and no engine of today reads them.
+    oldest = (VERSIONS.index("0.3.0"), "spec file of this form")
+    needed = max(_needs(spec), default=oldest)
     return VERSIONS[needed[0]], needed[1]
 
 

@@ -122,7 +122,7 @@ def test_explain_knows_a_container_by_its_name(machine: Machine, dockerd: Privat
         assert shown["before"] != shown["after"]
         told = machine.ctl("explain", container[:8]).stdout
         assert "environment NVIDIA_VISIBLE_DEVICES=2" in told
-        assert "Warning: MIG mode is on for GPU 2" in told
+        assert f"Warning: GPU 2 ({machine.host.gpus[2].uuid}) is in MIG mode" in told
         assert "Note: The driver's libraries were merged into /etc/ld.so.cache." in told
         # What has GPUs keeps its runtime.
         refused = machine.ctl("uninstall")

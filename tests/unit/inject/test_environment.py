@@ -94,7 +94,7 @@ def test_the_table_is_applied() -> None:
 
 
 def test_an_ambiguous_uuid_is_no_device() -> None:
-    gpus = [(0, "GPU-1a"), (1, "GPU-1b")]
+    gpus = [("0", "GPU-1a"), ("1", "GPU-1b")]
     assert cuda_visible_devices("GPU-1", gpus)[1]
     assert cuda_visible_devices("GPU-1a", gpus) == (None, "")
 

@@ -325,6 +325,26 @@ def test_mig(make_machine: Callable[..., Machine], runc: Runtime, make_bundle: M
     assert "MIG" in runc.run(bundle).check().stdout
 
 
+@pytest.mark.parametrize("asked", [None, 3])
+def test_with_gpushim_as_the_runtime(
+    dgx: Machine,
+    spec: dict[str, Any],
+    gpushim: Runtime,
+    make_bundle: MakeBundle,
+    asked: int | None,
+) -> None:
+    """What the engine gave counts as granted; where gpushim makes a grant of its own, the hook
+    leaves the loader cache to it."""
+    command = probe(["open", *NODES], ["dlopen", *LIBRARIES])
+    bundle = inject(make_bundle("debian", command), spec, "1")
+    if asked is not None:
+        bundle.config["process"]["env"].append(f"NVIDIA_VISIBLE_DEVICES={asked}")
+        bundle.write()
+    seen = gpushim.run(bundle).check().stdout
+    assert devices(seen)[dgx.node(1 if asked is None else asked)] == "ENXIO"
+    assert "/nvidia/lib64/libcuda.so.1" in outcomes(seen)["libcuda.so.1"]
+
+
 @pytest.fixture(scope="module")
 def podman(dgx: Machine) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Podman with runc and a storage of its own, and a generated spec where it looks for such.

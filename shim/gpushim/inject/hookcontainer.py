@@ -30,6 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.inject.container import Container
     from gpushim.inject.hookoptions import Options
+    from gpushim.oci.bundle import Bundle
 
 PARAMS = "/proc/driver/nvidia/params"
 BY_PATH = "/dev/dri/by-path"
@@ -49,7 +50,10 @@ def run(state: str, options: Options) -> list[str]:
     state: the container's state, as the low-level runtime writes it to a hook's standard input
     (OCI runtime specification, runtime.md, "State").
     """
-    container = _container(state)
+    bundle = _bundle(state)
+    if bundle.written is not None:
+        return []  # gpushim is the runtime, too, and has done all this for what it granted
+    container = describe(bundle, [])
     said: list[str] = []
     with RootFs(container.root) as root:
         work = _Work(root, container, options)
@@ -64,7 +68,7 @@ def run(state: str, options: Options) -> list[str]:
     return said
 
 
-def _container(state: str) -> Container:
+def _bundle(state: str) -> Bundle:
     try:
         directory = loads(state)["bundle"]
         found = isinstance(directory, str) and directory.startswith("/")
@@ -73,7 +77,7 @@ def _container(state: str) -> Container:
     if not found:
         raise GpushimError("The low-level runtime's state on standard input names no bundle.")
     try:
-        return describe(load(directory, "config.json"), [])
+        return load(directory, "config.json")
     except OSError as error:
         raise GpushimError(f"{directory}/config.json can't be read: {why(error)}.") from None
 

@@ -50,7 +50,10 @@ def test_each_verb_has_help(verb: str, capsys: Capture) -> None:
 
 @pytest.mark.parametrize("verb", sorted(set(cli.VERBS) - {"install", "uninstall"}))
 def test_each_verb_that_shows_something_has_json(verb: str) -> None:
-    words = [verb, "--json", *(["x"] if verb == "explain" else [])]
+    words = {
+        "explain": ["explain", "--json", "x"],
+        "cdi": ["cdi", "list", "--json"],
+    }.get(verb, [verb, "--json"])
     assert cli.parser().parse_args(words).json
 
 

@@ -49,6 +49,7 @@ CREATE = {
     "gpushim.inject.container",
     "gpushim.inject.environment",
     "gpushim.inject.gpus",
+    "gpushim.inject.keptcaches",
     "gpushim.inject.loadercache",
     "gpushim.injection",
     "gpushim.log",

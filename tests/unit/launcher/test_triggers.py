@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -227,6 +228,7 @@ def test_a_setting_that_was_taken_back_is_gone_at_once(launcher: Launcher, tmp_p
     config = launcher.directory / "etc/gpushim/config.toml"
     config.parent.mkdir(parents=True)
     config.write_text("")
+    os.utime(config, (settings.stat().st_mtime + 2,) * 2)
     launcher.call("create", "-b", tmp_path, "c1")
     assert (tmp_path / "ran").exists()
     assert launcher.reached()

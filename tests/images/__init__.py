@@ -6,6 +6,7 @@ dest)`` gives a test a root of its own.  The names are those of ``recipes.RECIPE
 * ``busybox``, ``scratch``: static programs alone; ``scratch`` has no ``/etc`` at all;
 * ``debian``, ``debian13``: minimal systems made by mmdebstrap from the mirror that
   this machine's apt uses;
+* ``debian32``: ``debian`` with a C library for 32-bit programs beside its own;
 * ``ubuntu-like``: real Ubuntu where apt's mirror is Ubuntu's.  Elsewhere it is Debian
   13 under Ubuntu's name: both have the same multiarch layout and loader cache;
 * ``fedora-like``: Debian's programs in Fedora's layout.  Their loader doesn't know

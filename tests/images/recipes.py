@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,6 +48,25 @@ def base_ubuntu(root: Path, get: Get) -> None:
 
 def debian12(root: Path, get: Get) -> None:
     _copy_tree(get("base-bookworm"), root)
+    compile_probe(root)
+
+
+def debian32(root: Path, get: Get) -> None:
+    """Debian 12 with a C library for 32-bit programs beside its own, as for games."""
+    suite = debian.debian("bookworm")
+    _copy_tree(get("base-bookworm"), root)
+    with tempfile.TemporaryDirectory(dir=root.parent) as work:
+        extra = Path(work) / "i386"
+        run(
+            *("mmdebstrap", "--quiet", "--mode=root", "--variant=extract", "--format=directory"),
+            *("--architectures=i386", "--include=libc6", f"--keyring={debian.KEYRINGS}"),
+            *('--aptopt=Acquire::Check-Valid-Until "false"', '--aptopt=Acquire::Retries "3"'),
+            '--aptopt=APT::Install-Recommends "false"',
+            *(suite, extra, f"deb {debian.mirror()} {suite} main"),
+        )
+        _copy_tree(extra / "lib", root / "usr/lib")
+        _copy_tree(extra / "etc/ld.so.conf.d", root / "etc/ld.so.conf.d")
+    run("chroot", root, "/sbin/ldconfig")
     compile_probe(root)
 
 
@@ -128,6 +148,7 @@ RECIPES: dict[str, Recipe] = {
     "busybox": busybox,
     "scratch": scratch,
     "debian": debian12,
+    "debian32": debian32,
     "debian13": debian13,
     "ubuntu-like": ubuntu_like,
     "fedora-like": fedora_like,

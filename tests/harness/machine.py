@@ -53,3 +53,9 @@ class Machine:
     def forget(self) -> None:
         """Removes the kept inventory, so that the next create needs a refresh."""
         Path(self.places.snapshot).unlink(missing_ok=True)
+
+    def configure(self, text: str = "") -> None:
+        """Replaces what the configuration has beside the places of the host, from now on."""
+        new = Path(self.places.config + ".new")
+        new.write_text(self.host.toml() + text)
+        new.replace(self.places.config)

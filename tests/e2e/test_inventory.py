@@ -87,7 +87,7 @@ def test_doctor_finds_the_broken_gpu(machine: Machine) -> None:
     assert report["gpu.health"]["status"] == "warn"
     assert "GPU 1" in report["gpu.health"]["seen"]
     assert report["gpu.mig"]["status"] == "warn"
-    assert "for GPU 2:" in report["gpu.mig"]["seen"]
+    assert "GPU 2 is in MIG mode" in report["gpu.mig"]["seen"]
 
 
 def test_a_wrong_configuration_is_told_by_refresh(machine: Machine) -> None:

@@ -242,7 +242,7 @@ def test_a_layout_that_changed_between_two_creates(
     runtime.run(every).check()
     assert visible(every) == uuids(machine, *(f"1:{n}" for n in range(7)), "2")
     assert "GPU 0" in warnings(machine)
-    assert "has no MIG devices, so `all` leaves it out" in warnings(machine)
+    assert "has no MIG devices, so 'all' leaves it out" in warnings(machine)
 
     machine.host.set_mig_layout(0, ["3g.40gb"])
     runtime.run(every).check()

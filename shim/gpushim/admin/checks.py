@@ -169,18 +169,24 @@ def gpu_health(context: Context) -> Result:
 
 
 def gpu_mig(context: Context) -> Result:
-    """No GPU is in MIG mode, in which CUDA can't use it as a whole."""
+    """Each GPU in MIG mode has MIG devices: CUDA can't use it as a whole."""
 
     def judge(inventory: Inventory) -> Result:
         found = inventory.gpus
-        enabled = [str(gpu.index) for gpu in found if gpu.mig_enabled]
-        if enabled:
+        enabled = [gpu for gpu in found if gpu.mig_enabled]
+        empty = [str(gpu.index) for gpu in enabled if not gpu.mig_devices]
+        if empty:
             return Result(
                 WARN,
-                f"MIG mode is on for GPU {', '.join(enabled)}: CUDA needs a MIG device there, "
-                "which this version does not grant.",
-                "Switch it off (`nvidia-smi -i INDEX -mig 0`), or ask for other GPUs.",
+                f"GPU {', '.join(empty)} is in MIG mode and has no MIG devices, so that CUDA "
+                "can't use it.",
+                "Make some (`nvidia-smi mig -i INDEX -cgi PROFILE -C`), or switch the mode off "
+                "(`nvidia-smi -i INDEX -mig 0`).",
             )
+        if enabled:
+            count = sum(len(gpu.mig_devices) for gpu in enabled)
+            which = ", ".join(str(gpu.index) for gpu in enabled)
+            return Result(OK, f"MIG mode is on for GPU {which}, with {count} MIG devices.")
         if any(gpu.mig_enabled is None for gpu in found):
             return Result(OK, "No GPU is known to be in MIG mode.")
         return Result(OK, "No GPU is in MIG mode.")

@@ -154,7 +154,7 @@ def _all(
             devices = [(gpu, None)]
         elif not devices:
             warnings.append(
-                f"GPU {gpu.index} ({gpu.uuid}) is in MIG mode and has no MIG devices, so `all` "
+                f"GPU {gpu.index} ({gpu.uuid}) is in MIG mode and has no MIG devices, so 'all' "
                 "leaves it out ('gpushimctl refresh' if that has changed)."
             )
         for device in devices:
@@ -166,7 +166,7 @@ def _all(
         raise Held(f"{_asked(request)}, but none is free: {'; '.join(left)}.")
     if not chosen:
         raise Unavailable(f"{_asked(request)}, but there is none that works: {_table(gpus)}.")
-    warnings += [f"{sentence}, so `all` leaves it out." for sentence in left]
+    warnings += [f"{sentence}, so 'all' leaves it out." for sentence in left]
     return chosen
 
 
@@ -227,9 +227,9 @@ def _not_one(name: str, found: list[Device], request: Request, gpus: Sequence[Gp
     from gpushim.allocate.names import how_to_ask
 
     if not found:
-        kind = "MIG device" if name.startswith("MIG-") else "GPU"
+        nothing = "but there is no MIG device" if name.startswith("MIG-") else "but there is no GPU"
         return Unavailable(
-            f"{_asked(request)}, but there is no {kind} '{brief(name)}' here: {_table(gpus)}.",
+            f"{_asked(request)}, {nothing} '{brief(name)}' here: {_table(gpus)}.",
             how_to_ask(name, gpus),
         )
     uuids = [uuid_of(device) for device in found]

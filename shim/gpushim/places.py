@@ -49,8 +49,13 @@ class Places:
 
     @property
     def cdi(self) -> str:
-        """What the CDI spec files say."""
+        """Which CDI devices there are, and which spec files say so."""
         return self.run + "/cdi.json"
+
+    @property
+    def cdi_specs(self) -> str:
+        """What each CDI spec file says, one file for each, named by its content."""
+        return self.run + "/cdi"
 
     @property
     def cdi_lock(self) -> str:

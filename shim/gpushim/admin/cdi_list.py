@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     directories = spec_directories(places)
     found = plain(read(directories))
     names = sorted(found["devices"], key=order)
-    rows = [(name, found["specs"][found["devices"][name]["spec"]]["path"]) for name in names]
+    rows = [(name, found["specs"][found["devices"][name]]["path"]) for name in names]
     if arguments.json:
         print_json(
             {

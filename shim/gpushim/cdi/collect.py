@@ -22,10 +22,10 @@ from ..errors import GpushimError, harmless
 from ..host import bounded, statefiles
 from ..host.fingerprint import file_stamp
 from ..oci import jsontext
-from ..oci.files import make_directories, write_whole
+from ..oci.files import digest_of, make_directories, write_whole
 from ..places import Places
 from .registry import Registry, conflict, read
-from .state import FORMAT, load, stamps
+from .state import FORMAT, stamps
 
 _ROUNDS = 5
 # The kernel's clock for files ticks every 4 to 10 ms, so a file that was written this shortly
@@ -38,12 +38,10 @@ _LOCK = 3
 def collect(places: Places, config: Config, runtime: str = "") -> dict[str, Any]:
     """The state (see `state`) as of now, which is kept in `places` where that is possible.
 
-    config: what `places.config` holds; runtime: path of a low-level runtime that is to be asked
-    for its features, "" for none. Those that are known already stay known.
+    What is not kept has the content of its specs in it. config: what `places.config` holds;
+    runtime: path of a low-level runtime that is to be asked for its features, "" for none. Those
+    that are known already stay known.
     """
-    former = load(places)
-    if former is not None and not runtime:
-        return former
     config_stamp = file_stamp(places.config)
     directories = [path.rstrip("/") or "/" for path in config.texts("cdi.spec-dirs")]
     for _ in range(_ROUNDS):
@@ -63,8 +61,9 @@ def collect(places: Places, config: Config, runtime: str = "") -> dict[str, Any]
         **plain(registry),
         "runtimes": _runtimes(statefiles.read(places.cdi) or {}, runtime),
     }
-    if settled:
-        _keep(places, state)
+    if settled and _keep(places, state):
+        for spec in state["specs"]:
+            del spec["content"]
     return state
 
 
@@ -77,12 +76,14 @@ def problems(state: dict[str, Any]) -> list[str]:
 def plain(registry: Registry) -> dict[str, Any]:
     """What is in a registry, as members of the state."""
     numbers = {spec.path: number for number, spec in enumerate(registry.specs)}
+    specs = []
+    for spec in registry.specs:
+        content = {"format": FORMAT, "edits": spec.edits, "devices": spec.devices}
+        name = digest_of(jsontext.dumps(content).encode("ascii"))
+        specs.append({"path": spec.path, "file": name, "content": content})
     return {
-        "specs": [{"path": spec.path, "edits": spec.edits} for spec in registry.specs],
-        "devices": {
-            name: {"spec": numbers[spec.path], "edits": spec.devices[name.partition("=")[2]]}
-            for name, spec in registry.devices.items()
-        },
+        "specs": specs,
+        "devices": {name: numbers[spec.path] for name, spec in registry.devices.items()},
         "conflicts": registry.conflicts,
         "errors": [
             {"path": path, "kind": error.kind, "sentence": harmless(error.sentence)}
@@ -101,13 +102,26 @@ def _young(files: Mapping[str, Mapping[str, list[int] | None] | None], began: in
     )
 
 
-def _keep(places: Places, state: dict[str, Any]) -> None:
+def _keep(places: Places, state: dict[str, Any]) -> bool:
     """Writes the state where it has a place; without one each create with CDI names collects."""
+    index = {**state, "specs": [{**spec} for spec in state["specs"]]}
     try:
-        make_directories(places.run)
-        write_whole(places.cdi, jsontext.dumps(state).encode("ascii"), 0o644)
+        make_directories(places.cdi_specs)
+        there = set(os.listdir(places.cdi_specs))
+        for spec in index["specs"]:
+            name = f"{spec['file']}.json"
+            content = jsontext.dumps(spec.pop("content")).encode("ascii")
+            write_whole(f"{places.cdi_specs}/{name}", content, 0o644)
+            there.discard(name)
+        write_whole(places.cdi, jsontext.dumps(index).encode("ascii"), 0o644)
     except OSError:
-        pass
+        return False
+    for name in there:
+        try:
+            os.unlink(f"{places.cdi_specs}/{name}")
+        except OSError:
+            pass  # The next collection tries again.
+    return True
 
 
 def _runtimes(former: dict[str, Any], runtime: str) -> dict[str, Any]:

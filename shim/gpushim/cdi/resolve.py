@@ -68,21 +68,20 @@ def resolve(names: Sequence[str], places: Places, given: Target) -> tuple[Edits,
 
     Raises GpushimError, naming all devices that cannot be given and why; then nothing of any is.
     """
-    state = current(places)
     wanted = list(dict.fromkeys(names))
+    state = current(places, wanted)
     missing = [name for name in wanted if name not in state["devices"]]
     if missing:
         raise unresolvable(missing, state)
     found = _Found(given)
     used: set[int] = set()
     for name in wanted:
-        device = state["devices"][name]
-        number = device["spec"]
+        number = state["devices"][name]
         spec = state["specs"][number]
         if number not in used:
             used.add(number)
-            found.add(spec["edits"], name, spec["path"])
-        found.add(device["edits"], name, spec["path"])
+            found.add(spec["content"]["edits"], name, spec["path"])
+        found.add(spec["content"]["devices"][name.partition("=")[2]], name, spec["path"])
     found.finish(places, state)
     return found.edits, found.warnings
 

@@ -1,10 +1,12 @@
-"""What the spec files of this machine say, kept as one file that creates with CDI names read.
+"""What the spec files of this machine say, kept for creates that name CDI devices.
 
 <run>/cdi.json is {"format": 1, "version": gpushim's, "config": stamp of the configuration file,
 "spec_dirs": [directory, ...], "files": {directory: {name: stamp} or null}, "specs": [{"path":
-..., "edits": {...}}], "devices": {qualified name: {"spec": number, "edits": {...}}}, "conflicts":
-{qualified name: [path, ...]}, "errors": [{"path": ..., "kind": ..., "sentence": ...}], "runtimes":
-{path: {"stamp": ..., "features": {...}}}}. Edits are CDI's containerEdits without empty members.
+..., "file": name}], "devices": {qualified name: number of its spec}, "conflicts": {qualified name:
+[path, ...]}, "errors": [{"path": ..., "kind": ..., "sentence": ...}], "runtimes": {path: {"stamp":
+..., "features": {...}}}}. What a spec says is in <run>/cdi/<file>.json, so that no create reads
+what others need: {"format": 1, "edits": {...}, "devices": {name: {...}}}, with CDI's
+containerEdits without empty members. In memory it is the "content" of the spec's entry.
 
 Where it no longer holds, a child process with the interpreter that gpushim was installed with
 reads the spec files anew (`collect`), one at a time. No GPU is looked at for that.
@@ -80,17 +82,35 @@ def load(places: Places) -> State | None:
     return None
 
 
-def current(places: Places) -> State:
-    """What the spec files say now.
+def current(places: Places, names: Sequence[str] = ()) -> State:
+    """What the spec files say now, with the content of those that describe the devices `names`.
 
     Raises GpushimError if the configuration is wrong or nobody can read them.
     """
     own = statefiles.own_places(places)
     for state in (places, own):
         found = load(state)
-        if found is not None:
+        if found is not None and _filled(found, state, names):
             return found
-    return _collected(places, own, "")
+    return _collected(places, own, names, "")
+
+
+def _filled(state: State, places: Places, names: Sequence[str]) -> bool:
+    """Whether the content of all specs that describe one of `names` is at hand now."""
+    try:
+        for name in names:
+            number = state["devices"].get(name)
+            if number is None:
+                continue
+            spec = state["specs"][number]
+            if "content" not in spec:
+                spec["content"] = statefiles.read(f"{places.cdi_specs}/{spec['file']}.json")
+            if spec["content"] is None:
+                del spec["content"]
+                return False
+    except (KeyError, TypeError, IndexError):
+        return False
+    return True
 
 
 def features(places: Places, state: State, runtime: str) -> dict[str, bool]:
@@ -101,7 +121,7 @@ def features(places: Places, state: State, runtime: str) -> dict[str, bool]:
     known = _features(state, runtime)
     if known is None:
         own = statefiles.own_places(places)
-        known = _features(_collected(places, own, runtime), runtime)
+        known = _features(_collected(places, own, (), runtime), runtime)
     return known or {}
 
 
@@ -113,10 +133,10 @@ def _features(state: State, runtime: str) -> dict[str, bool] | None:
         return None
 
 
-def _collected(places: Places, own: Places, runtime: str) -> State:
+def _collected(places: Places, own: Places, names: Sequence[str], runtime: str) -> State:
     """The state after a collection: somebody else's that has just ended, or one of our own.
 
-    runtime: a low-level runtime whose features are wanted, too, "" for none.
+    names: see `current`; runtime: a low-level runtime whose features are wanted, too, "" for none.
     """
     import fcntl
 
@@ -136,9 +156,18 @@ def _collected(places: Places, own: Places, runtime: str) -> State:
                     ) from None
             time.sleep(_POLL_SECONDS)
         found = load(own)
-        if found is not None and (not runtime or _features(found, runtime) is not None):
+        if (
+            found is not None
+            and _filled(found, own, names)
+            and (not runtime or _features(found, runtime) is not None)
+        ):
             return found
-        return _run_child(places, own, runtime, lock)
+        found = _run_child(places, own, runtime, lock)
+        if not _filled(found, own, names):
+            raise GpushimError(
+                f"What was read of the CDI spec files cannot be read back from {own.run}.", _HINT
+            )
+        return found
     finally:
         if lock is not None:
             posix.close(lock)

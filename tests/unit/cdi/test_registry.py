@@ -145,11 +145,12 @@ def test_as_plain_data(tmp_path: Path) -> None:
         },
     )
     data = plain(registry)
-    device = data["devices"]["vendor.com/class=x"]
-    assert device["edits"] == {"env": ["DEVICE_x=vendor.com/class"]}
-    assert data["specs"][device["spec"]] == {
-        "path": f"{tmp_path}/low/a.json",
+    described = data["specs"][data["devices"]["vendor.com/class=x"]]
+    assert described["path"] == f"{tmp_path}/low/a.json"
+    assert described["content"] == {
+        "format": 1,
         "edits": {"env": ["G=1"]},
+        "devices": {"x": {"env": ["DEVICE_x=vendor.com/class"]}},
     }
     assert "vendor.com/class=y" not in data["devices"]
     first, second = problems(data)

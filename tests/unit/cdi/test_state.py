@@ -6,7 +6,6 @@ import json
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from gpushim.cdi import state as cdi_state
 from gpushim.cdi.collect import collect, known_features
+from gpushim.cdi.registry import Registry, read
 from gpushim.cdi.state import current, features, load
 from gpushim.config_file import read as read_config
 from gpushim.errors import GpushimError
@@ -85,6 +85,7 @@ def test_it_holds_while_nothing_of_it_changed(change: str, places: Places, tmp_p
     UNRELATED[change](tmp_path)
     assert load(places) == state
     assert collect(places, read_config(places.config)) == state
+    assert load(places) == state
 
 
 def test_another_version_of_gpushim_reads_anew(
@@ -107,29 +108,25 @@ def test_a_file_that_is_being_written_is_read_once_more(places: Places, tmp_path
     assert "vendor.com/class=y" in kept(places)["devices"]
 
 
-def test_what_keeps_changing_is_not_kept(places: Places, tmp_path: Path) -> None:
+def test_what_keeps_changing_is_not_kept(
+    places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "low/b.json", spec("y"))
-    over = threading.Event()
 
-    def touch() -> None:
-        while not over.is_set():
-            os.utime(path)
-            time.sleep(0.001)
+    def read_and_touch(directories: list[str]) -> Registry:
+        os.utime(path)
+        return read(directories)
 
-    thread = threading.Thread(target=touch)
-    thread.start()
-    try:
-        state = collect(places, read_config(places.config))
-    finally:
-        over.set()
-        thread.join()
+    monkeypatch.setattr("gpushim.cdi.collect.read", read_and_touch)
+    state = collect(places, read_config(places.config))
     assert "vendor.com/class=y" in state["devices"]
     assert not os.path.exists(places.cdi)
 
 
 def test_a_place_that_cannot_be_written(places: Places, tmp_path: Path) -> None:
     places.run = str(tmp_path / "low/a.json")
-    assert NAME in collect(places, read_config(places.config))["devices"]
+    state = collect(places, read_config(places.config))
+    assert "x" in state["specs"][state["devices"][NAME]]["content"]["devices"]
 
 
 def test_a_create_reads_them_in_a_child(places: Places, tmp_path: Path) -> None:
@@ -181,6 +178,42 @@ def test_a_child_that_fails(record: Any, said: str, places: Places) -> None:
         write(Path(places.installation), record)
     with pytest.raises(GpushimError, match=said):
         current(places)
+
+
+def test_what_a_spec_says_is_read_by_those_alone_that_need_it(
+    places: Places, tmp_path: Path
+) -> None:
+    write(tmp_path / "low/b.json", spec("y", kind="v/k"))
+    kept(places)
+    found = current(places, ["v/k=y", "v/k=unknown"])
+    assert ["content" in one for one in found["specs"]] == [False, True]
+    assert found["specs"][1]["content"]["devices"] == {"y": {"env": ["DEVICE_y=v/k"]}}
+    assert len(os.listdir(places.cdi_specs)) == 2
+
+
+def test_what_is_no_longer_said_is_not_kept(places: Places, tmp_path: Path) -> None:
+    kept(places)
+    before = set(os.listdir(places.cdi_specs))
+    write(tmp_path / "low/a.json", spec("z"))
+    kept(places)
+    after = set(os.listdir(places.cdi_specs))
+    assert len(after) == 1
+    assert not before & after
+
+
+@pytest.mark.parametrize("damage", ["gone", "cut off", "open"])
+def test_a_damaged_content_is_made_anew(damage: str, places: Places) -> None:
+    kept(places)
+    [name] = os.listdir(places.cdi_specs)
+    path = Path(places.cdi_specs, name)
+    if damage == "gone":
+        path.unlink()
+    elif damage == "cut off":
+        path.write_text(path.read_text()[:20])
+    else:
+        path.chmod(0o666)
+    found = current(places, [NAME])
+    assert found["specs"][0]["content"]["devices"] == {"x": {"env": ["DEVICE_x=vendor.com/class"]}}
 
 
 def test_a_wrong_configuration_is_told(places: Places) -> None:

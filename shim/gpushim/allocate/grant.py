@@ -158,7 +158,11 @@ def _all(
                 "leaves it out ('gpushimctl refresh' if that has changed)."
             )
         for device in devices:
-            if _holder(device, held):
+            if not _has_nodes(device):
+                warnings.append(
+                    f"The driver lists no device nodes for {_what(device)}, so 'all' leaves it out."
+                )
+            elif _holder(device, held):
                 left.append(_held_by(device, held))
             else:
                 chosen.append(device)
@@ -205,14 +209,14 @@ def _find(name: str, request: Request, gpus: Sequence[Gpu], held: Mapping[str, s
         found = matching(name, gpus)
     if len(found) != 1:
         raise _not_one(name, found, request, gpus)
-    gpu, mig = found[0]
+    gpu = found[0][0]
     if not _works(gpu):
         raise Unavailable(
             f"{_asked(request)}, but GPU {gpu.index} ({gpu.bus_id}) does not work: "
             f"{gpu.health if gpu.health != HEALTHY else 'the driver does not know its UUID yet'}.",
             f"The GPUs here: {_table(gpus)}. See 'nvidia-smi' and the kernel's log.",
         )
-    if mig and min(mig.gpu_instance_minor, mig.compute_instance_minor) < 0:
+    if not _has_nodes(found[0]):
         raise Unavailable(
             f"{_asked(request)}, but the driver lists no device nodes for {_what(found[0])}.",
             "See /proc/driver/nvidia-caps/mig-minors.",
@@ -243,6 +247,12 @@ def _not_one(name: str, found: list[Device], request: Request, gpus: Sequence[Gp
 
 def _works(gpu: Gpu) -> bool:
     return gpu.health == HEALTHY and bool(gpu.uuid)
+
+
+def _has_nodes(device: Device) -> bool:
+    """Whether the driver numbers the nodes of a MIG device's instances; true of a whole GPU."""
+    mig = device[1]
+    return mig is None or min(mig.gpu_instance_minor, mig.compute_instance_minor) >= 0
 
 
 def _holder(device: Device, held: Mapping[str, str]) -> str:

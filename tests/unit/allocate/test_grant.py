@@ -283,6 +283,9 @@ def test_a_mig_device_without_nodes(minors: tuple[int, int]) -> None:
     gpus[0].mig_devices[1] = mig(1, "1g.10gb", 3, 0, minors)
     with pytest.raises(Unavailable, match="no device nodes for MIG device 0:1"):
         grant_named(request("0:1"), gpus, {})
+    grant = grant_named(request("all"), gpus, {})
+    assert names_of(grant) == ["0:0", "0:2", "0:3", "2"]
+    assert "no device nodes for MIG device 0:1" in grant.warnings[0]
 
 
 def counted(count: int) -> Request:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import posix
 
 from gpushim.errors import harmless
-from gpushim.host.libraryorder import sort_names
 from gpushim.inject.compatnote import supported_branches
 from gpushim.inject.container import TREE_PLACES
 from gpushim.inject.environment import LIBRARY_PATH
@@ -48,8 +47,8 @@ class Compat:
     """The image's own libcuda.
 
     directory: as the container sees it, without links; version: of the driver that it was built
-    with; libraries: what its directory gives the loader, in a loader cache's order, empty if it
-    is not to be used; said: a sentence for the log; warning: one for the user, or "".
+    with; libraries: names that its directory gives the loader, empty if it is not to be used;
+    said: a sentence for the log; warning: one for the user, or "".
     """
 
     __slots__ = ("directory", "libraries", "said", "version", "warning")
@@ -102,7 +101,7 @@ def find_compat(
             root, found, driver_version
         )
     if not reason:
-        found.libraries = sort_names(loadable(names, found.version))
+        found.libraries = loadable(names, found.version)
         found.said = harmless(
             f"The image's own CUDA driver library {found.version} ({directory}) comes before that "
             f"of the driver {driver_version} (forward compatibility)."

@@ -164,7 +164,10 @@ def merged_cache(image: bytes | None, target: Target) -> bytes:
     if target.compat:
         # Without libraries, which means that they can't be used here, this only takes out what
         # the image's own cache has of that directory.
-        additions.insert(0, (target.compat.directory, target.compat.libraries, flags))
+        from gpushim.host.libraryorder import sort_names
+
+        names = sort_names(target.compat.libraries)
+        additions.insert(0, (target.compat.directory, names, flags))
     if target.tree.libraries32:
         additions.append((target.lib, target.tree.libraries32, BITS_32))
     former = [place + below for place in TREE_PLACES for below in ("/lib64", "/lib")]

@@ -47,7 +47,7 @@ SERVICES: dict[str, Service] = {
 ALL = list(range(8))
 
 
-@pytest.fixture(scope="module", params=["trixie", "sid"])
+@pytest.fixture(scope="module", params=["trixie", "forky"])
 def project(request: pytest.FixtureRequest) -> Iterator[Project]:
     machine = rig(request, request.param)
     services = {**SERVICES, "uuid": reserved(device_ids=[machine.host.gpus[6].uuid])}

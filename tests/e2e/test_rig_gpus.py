@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.xdist_group("rigs")]
 ALL = list(range(8))
 
 
-@pytest.fixture(params=["trixie", "sid"])
+@pytest.fixture(params=["trixie", "forky"])
 def machine(request: pytest.FixtureRequest) -> Rig:
     return rig(request, request.param)
 

@@ -9,12 +9,13 @@ from tests.rigs.rig import Rig
 _NVIDIA_MAJOR = 195
 _MINORS = range(8)
 # A container may make any node (Docker leaves it that capability); opening it is another matter.
-_MADE = [["mknod", f"/made{minor}", str(_NVIDIA_MAJOR), str(minor)] for minor in _MINORS]
+# In /dev that is possible where the root is read-only, too.
+_MADE = [f"/dev/made{minor}" for minor in _MINORS]
 
 LOOK = probe(
     ["open", *NODES],
-    *_MADE,
-    ["open", *(f"/made{minor}" for minor in _MINORS)],
+    *(["mknod", path, str(_NVIDIA_MAJOR), str(minor)] for minor, path in enumerate(_MADE)),
+    ["open", *_MADE],
     ["dlopen", "libcuda.so.1", "libnvidia-ml.so.1"],
     ["env"],
 )
@@ -25,7 +26,8 @@ class Seen:
     """What LOOK printed.
 
     ``nodes`` are the driver's nodes that are there, ``gpus`` the indices of the GPUs whose nodes
-    can be opened, and ``allowed`` of those that could be, had the container the node.
+    can be opened, and ``allowed`` of those that could be, had the container the node (none where it
+    may not make one).
     """
 
     def __init__(self, rig: Rig, text: str) -> None:
@@ -35,8 +37,8 @@ class Seen:
         self.gpus = sorted(
             minors[minor] for minor in _MINORS if self.nodes.get(f"nvidia{minor}") == "ENXIO"
         )
-        opened = {minor: found[f"/made{minor}"] for minor in _MINORS}
-        assert set(opened.values()) <= {"ENXIO", "EPERM"}, opened
+        opened = {minor: found[path] for minor, path in enumerate(_MADE)}
+        assert set(opened.values()) <= {"ENXIO", "EPERM", "ENOENT"}, opened
         self.allowed = sorted(
             minors[minor] for minor, outcome in opened.items() if outcome == "ENXIO"
         )

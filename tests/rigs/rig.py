@@ -7,7 +7,7 @@ import select
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,13 @@ VENV = "/opt/gpushim"
 # Docker offers --gpus if a program of this name is on dockerd's PATH.
 VENDOR_HOOK = "/usr/local/bin/nvidia-container-runtime-hook"
 DAEMON = "/etc/docker/daemon.json"
+# Docker 26 has CDI as a feature, and 28 without a word.
+SETTINGS = {
+    "iptables": False,
+    "ip6tables": False,
+    "bridge": "none",
+    "features": {"cdi": True},
+}
 _INSIDE = Path(__file__).with_name("inside.sh")
 _SECONDS = 60
 
@@ -61,8 +68,8 @@ class Rig:
         self._boot(lower)
         self.host = build(self.shared / "host", preset("dgx_a100", modify_device_files=0))
         self.write(VENDOR_HOOK, "#!/bin/sh\nexit 0\n", 0o755)
-        self.write(DAEMON, json.dumps({"iptables": False, "ip6tables": False, "bridge": "none"}))
-        self.start_docker()
+        self.write(DAEMON, json.dumps(SETTINGS))
+        self._start_docker()
         self._install()
 
     def _boot(self, lower: Path) -> None:
@@ -183,7 +190,7 @@ class Rig:
         """All that dockerd has logged so far."""
         return (self.work / "dockerd.log").read_text(errors="replace")
 
-    def start_docker(self) -> None:
+    def _start_docker(self) -> None:
         """Start dockerd and wait until it answers."""
         with (self.work / "dockerd.log").open("ab") as log:
             self._dockerd = subprocess.Popen(
@@ -209,30 +216,18 @@ class Rig:
         except OSError:
             return False
 
-    def stop_docker(self) -> None:
-        """Remove all containers and end dockerd."""
+    def _remove_containers(self) -> None:
+        """Remove all containers, so that their control groups go with them."""
         if self._dockerd is None or self._dockerd.poll() is not None:
             return
         ids = self.docker("ps", "--all", "--quiet", "--no-trunc").stdout.split()
         if ids:
             self.docker("rm", "--force", "--volumes", *ids)
-        # nsenter waits for dockerd, its one child.
-        processes.end(processes.family(self._dockerd.pid) - {self._dockerd.pid}, patience=30)
-        self._dockerd.wait(30)
-        self._dockerd = None
-
-    def set_docker(self, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change daemon.json and start dockerd anew, since not all takes a reload."""
-        settings = json.loads(self.read(DAEMON))
-        change(settings)
-        self.write(DAEMON, json.dumps(settings))
-        self.stop_docker()
-        self.start_docker()
 
     def stop(self) -> None:
         """End the rig and remove all of it; its root stays for the next."""
         try:
-            self.stop_docker()
+            self._remove_containers()
         finally:
             if self._machine is not None:
                 # With the first process all others of the PID namespace end, and their mounts go.
@@ -241,6 +236,8 @@ class Rig:
                 deadline = time.monotonic() + 10
                 while processes.start_time(self.pid) and time.monotonic() < deadline:
                     time.sleep(0.02)
+            if self._dockerd is not None:
+                self._dockerd.wait(10)
             if self._part is not None:
                 self._part.remove()
             workspace.remove(self.work)

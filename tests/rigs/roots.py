@@ -20,7 +20,7 @@ _DOCKER = ("docker.io", "docker-cli", "docker-compose")
 _BASE = ("mount", "iproute2", "procps", "python3", "python3-venv")
 PACKAGES = {
     "trixie": (*_BASE, *_DOCKER, "podman"),
-    "sid": (*_BASE, *_DOCKER),
+    "forky": (*_BASE, *_DOCKER),
 }
 # Files that no test looks at, by patterns of dpkg's.
 _LEFT_OUT = (
@@ -31,7 +31,7 @@ _KEPT_DAYS = 14
 
 
 def _key(suite: str) -> str:
-    """A digest of what a root is made from; the day is no part of it, although sid moves on."""
+    """A digest of what a root is made from; the day is no part of it, although forky moves on."""
     return hashlib.sha256(repr((suite, PACKAGES[suite], _LEFT_OUT)).encode()).hexdigest()[:16]
 
 

@@ -46,8 +46,9 @@ def gather_all(call: Call, bundle: Bundle) -> Asked | None:
         from gpushim.request import dockerrecord
 
         container_id = call.invocation.container_id
-        asked.record, said = dockerrecord.find(asked.mounts, str(root or ""), container_id)
-        call.log.warnings += said
+        asked.record, asked.problems = dockerrecord.find(
+            asked.mounts, str(root or ""), container_id
+        )
         if asked.record is not None:
             call.log.fields["name"] = asked.record.name
     return asked if may_ask(asked) else None
@@ -74,7 +75,9 @@ def understand(call: Call, asked: Asked) -> Understood:
     if found.snapshot is not None:
         call.log.warnings += found.snapshot.problems
     call.log.step("snapshot")
-    if not found.config.flag("request.docker-records"):
+    if found.config.flag("request.docker-records"):
+        call.log.warnings += asked.problems
+    else:
         asked.record = None
     prefixes = tuple(found.config.texts("cdi.annotation-prefixes"))
     if prefixes and any(name.startswith(prefixes) for name in asked.annotations):

@@ -41,7 +41,6 @@ def create(call: Call) -> None:
         _leave_as_it_was(bundle)
         _forget_former(call)
         return
-    _refuse_taken_name(call)
     call.log.step("bundle")
 
     understood = understand(call, asked)
@@ -53,6 +52,7 @@ def create(call: Call) -> None:
             _forget_former(call)
         return
 
+    _refuse_taken_name(call)
     # With nothing to change, this finds out a spec of odd types before anything is written.
     apply_to(bundle, Edits())
     given = _give(call, bundle, asked, container, understood, request)

@@ -65,8 +65,12 @@ def edits_for(
         from gpushim.inject.injected import take_out
 
         version = snapshot.inventory.driver_version
-        call.log.warnings += take_out(edits, container, asked.nodes, asked.mounts, version)
+        call.log.warnings += take_out(
+            edits, container, asked.nodes, asked.mounts, version, call.places.driver_trees
+        )
     call.log.warnings += _warnings(container, snapshot, grant, facts)
+    if not request.mig_config:  # who partitions GPUs needs them as they are
+        call.log.warnings += mig_warnings(grant.gpus)
     strict = config.text("request.cuda-visible-devices") == "strict"
     # What is refused here is so before the container's root is written to.
     container_environment(container.environment, grant.devices(), "", strict)
@@ -112,7 +116,6 @@ def _warnings(
     if "nvidia-uvm" in facts:
         warning = uvm_warning(snapshot.config.text("host.proc-root"), facts["nvidia-uvm"][0])
         said += [warning] if warning else []
-    said += mig_warnings(grant.gpus)
     if container.privileged:
         said.append(
             "The container may use every device of the host (it is privileged): it sees all GPUs, "
@@ -146,6 +149,7 @@ def _driver(
             used = compat.directory if compat and compat.libraries else ""
             outcome = file_layout(root, container, tree, posix.uname().machine, edits, used)
             note(call, [compat.said] if compat else [])
+            log.warnings += [compat.warning] if compat and compat.warning else []
         else:
             target = Target(tree, place, posix.uname().machine, compat)
             may_write = (

@@ -19,6 +19,7 @@ import traceback
 from typing import Any
 
 from . import config_file
+from .cdi.write import named_trees
 from .config import Config
 from .errors import GpushimError, harmless, why
 from .host import statefiles, treecollect
@@ -82,7 +83,10 @@ def keep(places: Places, snapshot: Snapshot, found: Collected) -> None:
 def _collect(places: Places, snapshot: Snapshot) -> None:
     """Removes what no snapshot and no container uses any more; the next refresh tries again."""
     try:
-        treecollect.collect(places, {one.path for one in snapshot.inventory.trees.values()})
+        known = {one.path for one in snapshot.inventory.trees.values()}
+        # Containers of engines that read a static CDI spec are started long after it was made.
+        named = named_trees(snapshot.config.texts("cdi.spec-dirs"), places.driver_trees)
+        treecollect.collect(places, known | named)
         treecollect.collect_loader_caches(places)
     except OSError as error:
         snapshot.problems.append(f"Unused driver files can't be removed: {why(error)}.")

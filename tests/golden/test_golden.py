@@ -71,7 +71,14 @@ def changed(directory: Path, text: str, record: DockerRecord | None) -> str:
     edits.bind_devices = found.user_namespace
     device_edits(edits, "/dev", {name: facts(name) for name in needed_nodes(grant)})
     if not found.privileged:
-        take_out(edits, found, asked.nodes, asked.mounts, MACHINE.driver_version)
+        take_out(
+            edits,
+            found,
+            asked.nodes,
+            asked.mounts,
+            MACHINE.driver_version,
+            "/var/lib/gpushim/driver",
+        )
     driver_edits(edits, found, grant, MACHINE, TREE, SOCKETS)
     params_hook(edits, found, MACHINE, "/run/gpushim/params", True)
     edits.env, _ = container_environment(found.environment, grant.devices(), "", False)

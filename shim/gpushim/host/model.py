@@ -65,16 +65,15 @@ class Gpu:
 
     index: position by PCI bus id, as NVML and nvidia-smi count; minor: of /dev/nvidia<minor>;
     uuid: "" while the driver does not know it; bus_id: 0000:07:00.0, lower case; numa_node: -1
-    where unknown; health: "ok" or a few words on what is wrong; drm: names of its nodes in
-    /dev/dri ("card1", "renderD128"). From NVML, None where it did not answer: memory (bytes in
-    all), compute_capability ("8.0"), brand, mig_enabled; mig_devices: in the order of their index.
+    where unknown; health: "ok" or a few words on what is wrong. From NVML, None where it did not
+    answer: memory (bytes in all), compute_capability ("8.0"), brand, mig_enabled; mig_devices: in
+    the order of their index.
     """
 
     __slots__ = (
         "brand",
         "bus_id",
         "compute_capability",
-        "drm",
         "health",
         "index",
         "memory",
@@ -100,7 +99,6 @@ class Gpu:
         brand: str | None = None,
         mig_enabled: bool | None = None,
         mig_devices: list[MigDevice] | None = None,
-        drm: list[str] | None = None,
     ) -> None:
         self.index = index
         self.uuid = uuid
@@ -114,7 +112,6 @@ class Gpu:
         self.brand = brand
         self.mig_enabled = mig_enabled
         self.mig_devices = mig_devices or []
-        self.drm = drm or []
 
     def to_json(self) -> dict[str, Any]:
         data = {name: getattr(self, name) for name in self.__slots__}

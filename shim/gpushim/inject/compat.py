@@ -61,14 +61,6 @@ class Compat:
         self.warning = ""
 
 
-def may_have_compat(root: RootFs) -> bool:
-    """Whether it is worth while to look: a few system calls, for images that have no CUDA."""
-    try:
-        return root.exists(CUDA)
-    except RootFsError:
-        return True  # a link on the way, which `find_compat` follows
-
-
 def find_compat(
     root: RootFs, container: Container, driver_version: str, grant: Grant
 ) -> Compat | None:

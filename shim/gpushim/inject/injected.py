@@ -35,10 +35,15 @@ _PROGRAMS = (
 )
 
 
-def by_cdi(container: Container) -> bool:
-    """Whether an engine has resolved CDI devices of NVIDIA's for this container."""
-    return any(hook in CDI_HOOKS for hook in container.hooks) or (
-        variable(container.environment, VISIBLE_DEVICES) == "void"
+def by_cdi(container: Container, mounts: Iterable[tuple[str, str]], driver_trees: str) -> bool:
+    """Whether an engine has resolved CDI devices of NVIDIA's for this container.
+
+    Those of a spec that `gpushimctl cdi generate` made are known by what they mount.
+    """
+    return (
+        any(hook in CDI_HOOKS for hook in container.hooks)
+        or variable(container.environment, VISIBLE_DEVICES) == "void"
+        or any(source.startswith(driver_trees + "/") for source, _ in mounts)
     )
 
 
@@ -66,8 +71,12 @@ def take_out(
     nodes: Sequence[dict[str, Any]],
     mounts: Sequence[tuple[str, str]],
     driver_version: str,
+    driver_trees: str,
 ) -> list[str]:
     """Takes out what the engine injected and `edits` do not give; sentences for explain.
+
+    mounts: source and destination of all that the spec has; driver_trees: where the host keeps its
+    driver trees.
 
     Nodes that a user named (--device /dev/nvidia1) are no engine's injection: they stay, and a
     sentence says so.
@@ -78,7 +87,7 @@ def take_out(
         for path in (str(node.get("path")) for node in nodes)
         if path not in given and (minor_of(path) is not None or path.startswith(_CAPABILITIES))
     ]
-    if not by_cdi(container):
+    if not by_cdi(container, mounts, driver_trees):
         return [
             f"The spec has {path} besides, which was not granted here but named as a device."
             for path in others
@@ -87,7 +96,8 @@ def take_out(
     files = [
         destination
         for source, destination in mounts
-        if _is_driver_file(source, destination, driver_version)
+        if source.startswith(driver_trees + "/")
+        or _is_driver_file(source, destination, driver_version)
     ]
     edits.remove_devices += others
     edits.remove_hooks += hooks

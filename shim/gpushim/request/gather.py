@@ -46,7 +46,8 @@ class Asked:
     destination); nodes: NVIDIA's device nodes that the engine has put into the spec, as in
     linux.devices; administrator: whether the container may have CAP_SYS_ADMIN, which is what the
     vendor's toolkit calls privileged; sandbox: whether it only holds a pod's namespaces; name: of
-    the container in its pod, "" if it is in none; record: Docker's own, if there is one.
+    the container in its pod, "" if it is in none; record: Docker's own, if there is one;
+    problems: sentences on a record that is there and not used.
     """
 
     __slots__ = (
@@ -57,6 +58,7 @@ class Asked:
         "mounts",
         "name",
         "nodes",
+        "problems",
         "record",
         "sandbox",
     )
@@ -71,14 +73,20 @@ class Asked:
         self.sandbox = False
         self.name = ""
         self.record: DockerRecord | None = None
+        self.problems: list[str] = []
 
     @property
     def has_record(self) -> bool:
         """Whether Docker's record says something about GPUs."""
-        record = self.record
-        if record is None:
+        if self.record is None:
             return False
-        return bool(record.requests) or any(name.startswith(OWN_PREFIX) for name in record.labels)
+        from gpushim.request.dockerrecord import cdi_names, gpu_requests
+
+        return (
+            bool(gpu_requests(self.record))
+            or any("/gpu=" in name for name in cdi_names(self.record))
+            or any(name.startswith(OWN_PREFIX) for name in self.record.labels)
+        )
 
 
 def gather(bundle: Bundle) -> Asked:

@@ -64,7 +64,6 @@ def test_one_gpu(roots: Roots) -> None:
         "brand": None,
         "mig_enabled": None,
         "mig_devices": [],
-        "drm": [],
     }
 
 

@@ -54,17 +54,25 @@ def test_what_an_engine_injected_and_nobody_granted_is_taken_out() -> None:
     edits.device_nodes = [DeviceNode("/dev/nvidia0", "/dev/nvidia0", 195, 0)]
     injected = nodes("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-caps/nvidia-cap3")
     box = container(["NVIDIA_VISIBLE_DEVICES=void"], ["nvidia-cdi-hook", "other"])
-    said = take_out(edits, box, injected, MOUNTS, "550.1")
+    said = take_out(edits, box, injected, MOUNTS, "550.1", "/trees")
     assert edits.remove_devices == ["/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap3"]
     assert edits.remove_hooks == ["nvidia-cdi-hook"]
     assert edits.remove_mounts == [destination for _, destination in MOUNTS[:3]]
     assert "/dev/nvidia1" in said[0] and "3 mounts" in said[1] and "nvidia-cdi-hook" in said[1]
 
 
+def test_a_spec_of_our_own_making_is_known_by_its_mounts() -> None:
+    edits = Edits()
+    mounts = [("/trees/550.1/compute-aa", "/usr/local/nvidia"), ("/trees2/x", "/x")]
+    take_out(edits, container([], []), nodes("nvidia1"), mounts, "550.1", "/trees")
+    assert edits.remove_devices == ["/dev/nvidia1"]
+    assert edits.remove_mounts == ["/usr/local/nvidia"]
+
+
 def test_a_node_that_the_user_named_stays() -> None:
     edits = Edits()
     box = container(["NVIDIA_VISIBLE_DEVICES=0"], [])
-    said = take_out(edits, box, nodes("nvidia1", "nvidiactl"), MOUNTS, "550.1")
+    said = take_out(edits, box, nodes("nvidia1", "nvidiactl"), MOUNTS, "550.1", "/trees")
     assert not (edits.remove_devices or edits.remove_hooks or edits.remove_mounts)
     assert len(said) == 1 and "/dev/nvidia1" in said[0] and "not granted" in said[0]
 
@@ -72,7 +80,10 @@ def test_a_node_that_the_user_named_stays() -> None:
 def test_nothing_is_said_where_all_is_granted() -> None:
     edits = Edits()
     edits.device_nodes = [DeviceNode("/dev/nvidia0", "/dev/nvidia0", 195, 0)]
-    assert take_out(edits, container(["NVIDIA_VISIBLE_DEVICES=void"], []), [], [], "550.1") == []
+    assert (
+        take_out(edits, container(["NVIDIA_VISIBLE_DEVICES=void"], []), [], [], "550.1", "/trees")
+        == []
+    )
 
 
 def test_devices_of_the_engine_count_as_granted_by_name() -> None:

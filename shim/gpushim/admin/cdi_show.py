@@ -10,8 +10,8 @@ from ..cdi.collect import plain
 from ..cdi.document import read as read_document
 from ..cdi.names import parse_qualified
 from ..cdi.registry import Registry, read
-from ..cdi.resolve import unresolvable
 from ..cdi.specfile import SpecFile
+from ..cdi.unresolvable import unresolvable
 from ..places import Places
 from .output import print_json, say
 

@@ -8,6 +8,7 @@ implementation). A spec file that is wrong costs its own devices only.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 
 from ..errors import why
@@ -49,6 +50,14 @@ def _add_directory(registry: Registry, directory: str) -> None:
     here: dict[str, list[SpecFile]] = {}
     try:
         paths = spec_files(directory)
+        if paths and os.stat(directory).st_mode & stat.S_IWOTH:
+            reason = SpecError(
+                f"The directory {directory} can be written by everybody, and what spec files say "
+                "is done as root.",
+                f"chmod o-w {directory}",
+            )
+            registry.errors[directory] = BrokenSpec(reason)
+            return
     except OSError as error:
         reason = SpecError(f"The directory {directory} cannot be read: {why(error)}.")
         registry.errors[directory] = BrokenSpec(reason)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from gpushim.oci.bundle import Bundle
     from gpushim.places import Places
 
-# So many broken files of unknown kind are named in an error at the most.
-_MAX_SHOWN = 3
+_OUTDATED = "if that is outdated, generate it anew."
 # The options of a bind mount -> the one that maps its owners into a user namespace.
 _ID_MAPPED = {"bind": "idmap", "rbind": "ridmap"}
 
@@ -72,6 +71,8 @@ def resolve(names: Sequence[str], places: Places, given: Target) -> tuple[Edits,
     state = current(places, wanted)
     missing = [name for name in wanted if name not in state["devices"]]
     if missing:
+        from gpushim.cdi.unresolvable import unresolvable
+
         raise unresolvable(missing, state)
     found = _Found(given)
     used: set[int] = set()
@@ -112,12 +113,7 @@ class _Found:
             self._nodes[node["path"]] = self._node(node, name, path)
         for mount in data.get("mounts", ()):
             self._mounts.pop(mount["containerPath"], None)
-            self._mounts[mount["containerPath"]] = Mount(
-                mount["hostPath"],
-                mount["containerPath"],
-                list(mount.get("options", ())),
-                mount.get("type", "bind"),
-            )
+            self._mounts[mount["containerPath"]] = _mount(mount, name, path)
         for hook in data.get("hooks", ()):
             args = hook.get("args") or [hook["path"]]
             # Without an environment of its own, a hook would run with somebody else's.
@@ -154,13 +150,13 @@ class _Found:
             raise GpushimError(
                 f"The CDI device {name} needs the device node {host_path}, which cannot be used: "
                 f"{reason}.",
-                f"{path} asks for it; if it is outdated, generate it anew.",
+                f"{path} asks for it; {_OUTDATED}",
             )
         if there and kind and there != ("c" if kind == "u" else kind):
             raise GpushimError(
                 f"The CDI device {name} needs {host_path} as a device node of type {kind}, and it "
                 f"has the type {there}.",
-                f"{path} asks for it; if it is outdated, generate it anew.",
+                f"{path} asks for it; {_OUTDATED}",
             )
         if there and there != "p":
             if major and (major, minor) != numbers:
@@ -213,6 +209,20 @@ class _Found:
             _map_owners(mount, known)
 
 
+def _mount(data: dict[str, Any], name: str, path: str) -> Mount:
+    host_path, kind = data["hostPath"], data.get("type", "bind")
+    if kind == "bind" and host_path.startswith("/"):
+        # The low-level runtime would fail without a word of where the mount comes from.
+        try:
+            posix.stat(host_path)
+        except OSError as error:
+            raise GpushimError(
+                f"The CDI device {name} needs {host_path}, which cannot be used: {why(error)}.",
+                f"{path} asks for it; {_OUTDATED}",
+            ) from None
+    return Mount(host_path, data["containerPath"], list(data.get("options", ())), kind)
+
+
 # A feature (see `collect.known_features`) and what in a spec needs it.
 _NEWER = (
     ("netDevices", "network interfaces (netDevices)"),
@@ -258,35 +268,3 @@ def _look_at(path: str) -> tuple[str, tuple[int, int], str]:
     if S_ISLNK(mode):
         return "", (0, 0), "it is a symbolic link"
     return "", (0, 0), "it is a folder" if S_ISDIR(mode) else "it is a file"
-
-
-def unresolvable(missing: list[str], state: State) -> GpushimError:
-    """The error for devices that no spec file, or no usable one, describes.
-
-    state: of it the spec_dirs, devices, conflicts and errors count.
-    """
-    several = "s" if len(missing) > 1 else ""
-    reasons: list[str] = []
-    unknown: list[str] = []
-    for name in missing:
-        paths = state["conflicts"].get(name)
-        if paths:
-            reasons.append(f"{name} is described by several files, {' and '.join(paths)}")
-        else:
-            unknown.append(name)
-    kinds = {name.partition("=")[0] for name in unknown}
-    if unknown:
-        reasons.append(
-            f"no usable spec file in {', '.join(state['spec_dirs'])} describes "
-            + ", ".join(unknown)
-        )
-    broken = [error for error in state["errors"] if unknown and error["kind"] in kinds]
-    broken += [error for error in state["errors"] if unknown and not error["kind"]][:_MAX_SHOWN]
-    sentence = f"The CDI device{several} {', '.join(missing)} cannot be given: {'; '.join(reasons)}"
-    sentence = ". ".join([sentence, *[error["sentence"].rstrip(".") for error in broken]]) + "."
-    there = [name for name in state["devices"] if name.partition("=")[0] in kinds]
-    hint = "`gpushimctl cdi list` shows the devices of this machine."
-    if there:
-        shown = ", ".join(there[:8]) + (", ..." if len(there) > 8 else "")
-        hint = f"There are: {shown}. {hint}"
-    return GpushimError(sentence, hint)

@@ -108,7 +108,7 @@ def _filled(state: State, places: Places, names: Sequence[str]) -> bool:
             if spec["content"] is None:
                 del spec["content"]
                 return False
-    except (KeyError, TypeError, IndexError):
+    except (KeyError, TypeError, IndexError, AttributeError):
         return False
     return True
 

@@ -101,6 +101,14 @@ def test_a_directory_that_is_none_is_told(tmp_path: Path) -> None:
     assert "cannot be read" in registry.errors[str(tmp_path / "file")].sentence
 
 
+def test_a_directory_that_everybody_may_write_to_counts_for_nothing(tmp_path: Path) -> None:
+    write(tmp_path / "low/a.json", spec("x"))
+    (tmp_path / "low").chmod(0o1777)
+    registry = read([str(tmp_path / "low")])
+    assert not registry.devices
+    assert "written by everybody" in registry.errors[f"{tmp_path}/low"].sentence
+
+
 def test_a_broken_file_costs_only_its_own_devices(tmp_path: Path) -> None:
     registry = made(
         tmp_path,

@@ -114,7 +114,7 @@ def test_independent_devices_do_not_depend_on_their_order(
     devices: Any = {
         name: {
             "env": [f"V{name}=1"],
-            "mounts": [{"hostPath": "/h", "containerPath": f"/m/{name}"}],
+            "mounts": [{"hostPath": "/", "containerPath": f"/m/{name}"}],
             "additionalGids": [40 + number],
         }
         for number, name in enumerate("abcx")
@@ -336,8 +336,8 @@ def test_the_last_of_two_nodes_of_a_path(machine: Machine) -> None:
 
 def test_mounts_are_sorted_into_those_that_are_there(machine: Machine) -> None:
     mounts = [
-        {"hostPath": "/h/deep", "containerPath": "/usr/lib/x", "options": ["ro", "rbind"]},
-        {"hostPath": "/h", "containerPath": "/usr"},
+        {"hostPath": "/dev", "containerPath": "/usr/lib/x", "options": ["ro", "rbind"]},
+        {"hostPath": "/etc", "containerPath": "/usr"},
         {"hostPath": "tmpfs", "containerPath": "/t", "type": "tmpfs"},
     ]
     edits = machine.edits({"mounts": mounts})
@@ -350,9 +350,22 @@ def test_mounts_are_sorted_into_those_that_are_there(machine: Machine) -> None:
         "/t",
         "/usr/lib/x",
     ]
-    assert after[1] == {"destination": "/usr", "type": "bind", "source": "/h", "options": []}
+    assert after[1] == {"destination": "/usr", "type": "bind", "source": "/etc", "options": []}
     assert after[3]["type"] == "tmpfs"
     assert apply(json.dumps({"mounts": after}), edits).count('"/usr"') == 1
+
+
+def test_a_file_that_is_gone_is_told_with_its_spec(machine: Machine) -> None:
+    """A spec of the driver before: the low-level runtime would not tell where it comes from."""
+    mount = {"hostPath": "/usr/lib/libx.so.550", "containerPath": "/usr/lib/libx.so.550"}
+    error = machine.refused({"mounts": [mount]})
+    assert error.sentence == (
+        "The CDI device vendor.com/class=d needs /usr/lib/libx.so.550, which cannot be used: it "
+        "does not exist."
+    )
+    assert error.hint.startswith(f"{machine.base}/low/d.json asks for it; if that is outdated")
+    other = {"hostPath": "absent", "containerPath": "/x", "type": "tmpfs"}
+    assert machine.edits({"mounts": [other]}).mounts
 
 
 def test_hooks_run_with_their_own_environment_only(machine: Machine) -> None:
@@ -406,7 +419,7 @@ IDMAP = {"mountOptions": ["idmap", "ridmap"]}
 def test_owners_are_mapped_into_a_user_namespace(
     machine: Machine, options: list[str], kind: str, expected: list[str]
 ) -> None:
-    mount = {"hostPath": "/h", "containerPath": "/c", "options": options, "type": kind}
+    mount = {"hostPath": "/", "containerPath": "/c", "options": options, "type": kind}
     machine.runtime(**IDMAP)
     [made] = machine.edits({"mounts": [mount]}, user_namespace=True, binds_devices=True).mounts
     assert made.options == expected
@@ -505,7 +518,7 @@ def test_twice_is_once(machine: Machine) -> None:
         {
             "env": ["A=1"],
             "deviceNodes": [{"path": "/dev/null"}, {"path": "/dev/zero", "permissions": "none"}],
-            "mounts": [{"hostPath": "/h", "containerPath": path} for path in ("/a/b", "/a")],
+            "mounts": [{"hostPath": "/", "containerPath": path} for path in ("/a/b", "/a")],
             "hooks": [{"hookName": "poststop", "path": "/h"}],
             "additionalGids": [44],
             "intelRdt": {"closID": "x"},

@@ -22,6 +22,7 @@ from . import (
     nodes,
     nvml,
     procfiles,
+    topology,
     tree,
 )
 from .model import HEALTHY, DriverTree, Gpu, Inventory, capability_key
@@ -243,6 +244,7 @@ def _add_nvml(config: Config, result: Collected, library: str, version: str) -> 
         result.problems.append("NVML (libnvidia-ml.so.1) is not installed: no memory sizes.")
     if not library and not asleep:
         result.problems += mig.add(inventory, {}, config.text("host.proc-root"))
+        topology.add(inventory, {}, config.text("host.sys-root"))
         return
     silence = config.seconds("host.driver-wait")
     answers = nvml.ask(library, [gpu.bus_id for gpu in found], asleep, silence)
@@ -261,6 +263,7 @@ def _add_nvml(config: Config, result: Collected, library: str, version: str) -> 
     problems = mig.add(inventory, answers.gpus, config.text("host.proc-root"))
     result.problems += problems
     result.complete = result.complete and not (library and problems)
+    topology.add(inventory, answers.gpus, config.text("host.sys-root"))
 
 
 def _merge(gpu: Gpu, said: dict[str, Any]) -> None:

@@ -12,6 +12,7 @@ import re
 from ..errors import harmless
 from . import procfiles
 from .model import HEALTHY, Gpu
+from .pcitree import numa_node
 
 _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])")
 _UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -103,12 +104,6 @@ def _with_doubles_marked(found: list[Gpu]) -> list[Gpu]:
                 if other.health == HEALTHY:
                     other.health = f"{words} {gpu.bus_id}"
     return found
-
-
-def numa_node(sys_root: str, bus_id: str) -> int:
-    """The NUMA node of a PCI device, -1 where the firmware names none."""
-    text = (procfiles.text(f"{sys_root}/bus/pci/devices/{bus_id}/numa_node") or "").strip()
-    return int(text) if text.isascii() and text.isdecimal() else -1
 
 
 def nvidia_devices(sys_root: str) -> list[str] | None:

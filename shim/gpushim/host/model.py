@@ -181,10 +181,13 @@ class Inventory:
     [host path, container path]; modify_device_files: what the driver's params file says;
     mount_program: absolute path of mount(8), "" if there is none; mig_config_minor and
     mig_monitor_minor: of the nodes nvidia-caps/nvidia-cap<minor> that allow to partition GPUs and
-    to watch all of a GPU's MIG devices, -1 where the driver lists none.
+    to watch all of a GPU's MIG devices, -1 where the driver lists none; topology: for each two
+    GPUs, by their indices, how well they are connected: larger is better, 0 on the diagonal (see
+    `host.topology`); cpus: NUMA node in decimal -> its processors as the kernel lists them.
     """
 
     __slots__ = (
+        "cpus",
         "cuda_version",
         "driver_version",
         "extra_mounts",
@@ -194,6 +197,7 @@ class Inventory:
         "modify_device_files",
         "mount_program",
         "sockets",
+        "topology",
         "trees",
     )
 
@@ -209,6 +213,8 @@ class Inventory:
         cuda_version: str | None = None,
         mig_config_minor: int = -1,
         mig_monitor_minor: int = -1,
+        topology: list[list[int]] | None = None,
+        cpus: dict[str, str] | None = None,
     ) -> None:
         self.driver_version = driver_version
         self.gpus = gpus
@@ -220,6 +226,8 @@ class Inventory:
         self.cuda_version = cuda_version
         self.mig_config_minor = mig_config_minor
         self.mig_monitor_minor = mig_monitor_minor
+        self.topology = topology or []
+        self.cpus = cpus or {}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -233,6 +241,8 @@ class Inventory:
             "cuda_version": self.cuda_version,
             "mig_config_minor": self.mig_config_minor,
             "mig_monitor_minor": self.mig_monitor_minor,
+            "topology": self.topology,
+            "cpus": self.cpus,
         }
 
     @classmethod
@@ -248,6 +258,8 @@ class Inventory:
             cuda_version=data["cuda_version"],
             mig_config_minor=data["mig_config_minor"],
             mig_monitor_minor=data["mig_monitor_minor"],
+            topology=data["topology"],
+            cpus=data["cpus"],
         )
 
 

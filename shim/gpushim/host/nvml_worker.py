@@ -8,12 +8,14 @@ of JSON on stdout, written as soon as it is known, so that what came before a ha
 
     {"driver_version": "550.163.01", "cuda_version": "12.4"}   or   {"error": words, "code": n}
     {"bus_id": ..., "uuid": ..., "model": ..., "memory": bytes, "compute_capability": "8.0",
-     "brand": "tesla", "mig_enabled": false, "mig_devices": [], "mig_problem": ""}
-                                                               or   {"bus_id": ..., "error": words}
+     "brand": "tesla", "mig_enabled": false, "mig_devices": [], "mig_problem": "",
+     "nvlinks": [], "fabric": ""}                              or   {"bus_id": ..., "error": words}
     {"done": true}
 
 A MIG device is {"index": 0, "uuid": "MIG-...", "profile": "1g.10gb", "memory": bytes,
-"gpu_instance": 7, "compute_instance": 0}; mig_problem says why some may be missing.
+"gpu_instance": 7, "compute_instance": 0}; mig_problem says why some may be missing. nvlinks has the
+far end of each NVLink that is up: "switch" or a bus id; fabric names the NVSwitch fabric of the GPU,
+"" where NVML knows none.
 """
 
 from __future__ import annotations
@@ -124,6 +126,8 @@ def gpu(bus_id: str) -> dict[str, Any]:
             "mig_enabled": mig_enabled,
             "mig_devices": mig_devices,
             "mig_problem": mig_problem,
+            "nvlinks": nvlinks(handle),
+            "fabric": fabric(handle),
         }
     except pynvml.NVMLError as error:
         return {"bus_id": bus_id, "error": f"NVML says: {error}"}
@@ -160,6 +164,49 @@ def instance(handle: Any, index: int) -> dict[str, Any]:
         "gpu_instance": pynvml.nvmlDeviceGetGpuInstanceId(handle),
         "compute_instance": pynvml.nvmlDeviceGetComputeInstanceId(handle),
     }
+
+
+def nvlinks(handle: Any) -> list[str]:
+    """The far end of each NVLink of a GPU that is up.
+
+    Bandwidth is no health: a GPU whose links can't be asked about is one without any.
+    """
+    ends = []
+    try:
+        for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
+            if answer(pynvml.nvmlDeviceGetNvLinkState, handle, link) == pynvml.NVML_FEATURE_ENABLED:
+                ends.append(far_end(handle, link))
+    except pynvml.NVMLError:
+        return []
+    return [end for end in ends if end]
+
+
+def far_end(handle: Any, link: int) -> str:
+    """ "switch", a GPU's bus id, or "" for what is neither.
+
+    Old drivers don't tell of which kind it is; then it is the bus id of an NVSwitch, too.
+    """
+    kind = answer(pynvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+    if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+        return "switch"
+    if kind not in (None, pynvml.NVML_NVLINK_DEVICE_TYPE_GPU):
+        return ""
+    far = answer(pynvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+    return f"{far.domain:04x}:{far.bus:02x}:{far.device:02x}.0" if far else ""
+
+
+def fabric(handle: Any) -> str:
+    """The cluster and clique that a GPU on NVSwitches has joined: those of one clique reach each
+    other by NVLink. "" where NVML knows of none, as before Hopper.
+    """
+    info = pynvml.c_nvmlGpuFabricInfo_t()
+    try:
+        pynvml.nvmlDeviceGetGpuFabricInfo(handle, ctypes.byref(info))
+    except pynvml.NVMLError:
+        return ""
+    if info.state != pynvml.NVML_GPU_FABRIC_STATE_COMPLETED:
+        return ""
+    return f"{bytes(info.clusterUuid).hex()}/{info.cliqueId}"
 
 
 def answer(question: Callable[..., Any], *arguments: Any) -> Any:

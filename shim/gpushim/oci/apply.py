@@ -6,16 +6,18 @@ Applying twice changes nothing. What the Edits do not name survives byte for byt
 from __future__ import annotations
 
 from gpushim.oci.edits import HOOK_STAGES
+from gpushim.oci.entries import normal, replace_by
 from gpushim.oci.jsonpatch import REMOVE, Before, Value, patch, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
     from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
     from gpushim.oci.jsonpatch import ListChange, Members, Patch
 
+# Of a process (config.md, "Linux Process").
+CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 # How a device node is bound where mknod is not possible; runc does the same in a user namespace.
 _NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 
@@ -28,10 +30,15 @@ def apply(text: str, edits: Edits, whole: Members | None = None) -> str:
     whole = whole or read(text)
     nodes = [_device(node) for node in edits.device_nodes if not edits.bind_devices]
     removed = _rules_to_remove(whole, edits.remove_devices, nodes) if edits.remove_devices else []
+    resources: Patch = {"devices": _rules(edits.device_nodes, removed)}
+    for section, members in edits.resources.items():
+        resources[section] = {name: Value(value) for name, value in members.items()}
     linux: Patch = {
-        "devices": _replace_by("path", nodes, edits.remove_devices),
-        "resources": {"devices": _rules(edits.device_nodes, removed)},
+        "devices": replace_by("path", nodes, edits.remove_devices),
+        "resources": resources,
     }
+    if edits.memory_policy is not None:
+        linux["memoryPolicy"] = Value(edits.memory_policy)
     if edits.intel_rdt is not None:
         linux["intelRdt"] = Value(edits.intel_rdt)
     if edits.net_devices:
@@ -40,7 +47,7 @@ def apply(text: str, edits: Edits, whole: Members | None = None) -> str:
         }
     change: Patch = {
         "process": {
-            "env": environment(edits),
+            **process(edits),
             "user": {"additionalGids": _gids(edits.additional_gids)},
         },
         "mounts": _mounts(edits),
@@ -48,6 +55,17 @@ def apply(text: str, edits: Edits, whole: Members | None = None) -> str:
         "hooks": {stage: _hooks(edits, stage) for stage in HOOK_STAGES},
     }
     return patch(text, change, whole)
+
+
+def process(edits: Edits) -> Patch:
+    """The changes that hold for every process of the container, those of later execs, too."""
+    change: Patch = {"env": environment(edits)}
+    if edits.drop_capabilities:
+        without = _without(edits.drop_capabilities)
+        change["capabilities"] = dict.fromkeys(CAPABILITY_SETS, without)
+    if edits.no_new_privileges:
+        change["noNewPrivileges"] = Value(True)
+    return change
 
 
 def environment(edits: Edits) -> ListChange:
@@ -85,80 +103,16 @@ def environment(edits: Edits) -> ListChange:
     return change
 
 
+def _without(names: list[str]) -> ListChange:
+    """Takes entries out; runc reads the names of capabilities in any case."""
+    return lambda present: (
+        {n: REMOVE for n, it in enumerate(present) if isinstance(it, str) and it.upper() in names},
+        [],
+    )
+
+
 def _gids(gids: list[int]) -> ListChange:
     return lambda present: ({}, [gid for gid in dict.fromkeys(gids) if gid not in present])
-
-
-def _replace_by(
-    key: str, wanted: list[dict[str, Any]], removed: Iterable[str], sort: bool = False
-) -> ListChange:
-    """Entries of the same `key` are taken out, ours are added behind the others.
-
-    An entry that is there already as it is wanted stays where it is. removed: values of `key`
-    whose entries are taken out; sort: ours go before present ones that lie beneath them.
-    """
-
-    def change(present: list[Any]) -> tuple[dict[int, Any], list[Any]]:
-        ours = {_normal(entry[key]): entry for entry in wanted}
-        gone = {_normal(name) for name in removed}
-        kept = set()
-        replaced: dict[int, Any] = {}
-        others: list[tuple[int, str]] = []
-        for number, entry in enumerate(present):
-            name = entry.get(key) if isinstance(entry, dict) else None
-            if not isinstance(name, str):
-                continue
-            if name[-1:] == "/":
-                name = _normal(name)
-            if name not in ours:
-                if name in gone:
-                    replaced[number] = REMOVE
-                elif sort:
-                    others.append((number, name))
-            elif entry == ours[name] and name not in kept:
-                kept.add(name)
-            else:
-                replaced[number] = REMOVE
-        added = {name: entry for name, entry in ours.items() if name not in kept}
-        if sort:
-            return _put_in(added, others, replaced)
-        return replaced, list(added.values())
-
-    return change
-
-
-def _put_in(
-    added: dict[str, Any], others: list[tuple[int, str]], replaced: dict[int, Any]
-) -> tuple[dict[int, Any], list[Any]]:
-    """A change in which each added mount covers nothing and is covered by nothing that is there.
-
-    CDI wants all mounts in the order of their depth, of which only this matters: a mount comes
-    after those that it lies in, and before those that lie in it. Those that are there stay in
-    their order. others: index and destination of each of them.
-    """
-    appended = []
-    for name in sorted(added, key=_depth):
-        behind = [number for number, other in others if _lies_in(name, other)]
-        last = behind[-1] if behind else -1
-        before = [number for number, other in others if number > last and _lies_in(other, name)]
-        if before:
-            replaced.setdefault(before[0], Before([])).values.append(added[name])
-        else:
-            appended.append(added[name])
-    return replaced, appended
-
-
-def _depth(path: str) -> int:
-    return 0 if path == "/" else path.count("/")
-
-
-def _lies_in(path: str, directory: str) -> bool:
-    return path != directory and path.startswith(directory.rstrip("/") + "/")
-
-
-def _normal(path: str) -> str:
-    """A path as a mount or device names it, without a slash at its end."""
-    return path.rstrip("/") or "/"
 
 
 def _mounts(edits: Edits) -> ListChange:
@@ -173,7 +127,33 @@ def _mounts(edits: Edits) -> ListChange:
             }
             for node in edits.device_nodes
         ]
-    return _replace_by("destination", wanted, edits.remove_mounts, edits.sort_mounts)
+    change = replace_by("destination", wanted, edits.remove_mounts, edits.sort_mounts)
+    if not edits.tmpfs_sizes:
+        return change
+    ours = [normal(mount["destination"]) for mount in wanted]
+    sizes = {path: size for path, size in edits.tmpfs_sizes.items() if path not in ours}
+    return _resized(change, sizes)
+
+
+def _resized(change: ListChange, sizes: dict[str, int]) -> ListChange:
+    """`change`, and the size option of each tmpfs at one of the destinations in `sizes`."""
+
+    def both(present: list[Any]) -> tuple[dict[int, Any], list[Any]]:
+        replaced, appended = change(present)
+        for number, mount in enumerate(present):
+            if not isinstance(mount, dict) or mount.get("type") != "tmpfs":
+                continue
+            size = sizes.get(normal(str(mount.get("destination"))))
+            options = mount.get("options") or []
+            if size is None or not isinstance(options, list) or replaced.get(number) is REMOVE:
+                continue
+            kept = [option for option in options if not str(option).startswith("size=")]
+            if [*kept, f"size={size}"] != options:
+                before = replaced.get(number, Before([])).values
+                replaced[number] = Before(before, {**mount, "options": [*kept, f"size={size}"]})
+        return replaced, appended
+
+    return both
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
@@ -207,7 +187,7 @@ def _rules_to_remove(
     paths: of those devices; ours: nodes as they are wanted, which stay. What the patch will refuse
     for its type is passed over here.
     """
-    gone = {_normal(path) for path in paths}
+    gone = {normal(path) for path in paths}
     linux = whole.plain().get("linux")
     present = linux.get("devices") if isinstance(linux, dict) else None
     removed: list[tuple[Any, Any, Any]] = []
@@ -215,7 +195,7 @@ def _rules_to_remove(
     for device in present if isinstance(present, list) else []:
         if isinstance(device, dict) and isinstance(device.get("path"), str):
             numbers = (_kind(device.get("type")), device.get("major"), device.get("minor"))
-            is_gone = _normal(device["path"]) in gone and device not in ours
+            is_gone = normal(device["path"]) in gone and device not in ours
             (removed if is_gone else kept).append(numbers)
     return [numbers for numbers in removed if numbers not in kept]
 

@@ -152,22 +152,33 @@ class Edits:
     taken out and added is there afterwards. bind_devices makes nodes by bind mounts (in a user
     namespace mknod is not possible). sort_mounts: our mounts go before present ones that lie
     beneath them, as CDI wants it, and not behind all others.
+
+    Limits, whose members are what the OCI spec has (config-linux.md): resources, section of
+    linux.resources ("memory", "unified") -> member -> value; memory_policy: what
+    linux.memoryPolicy becomes; tmpfs_sizes: destination of a tmpfs that is mounted already -> its
+    size in bytes; drop_capabilities: names that go out of each of the process's sets;
+    no_new_privileges: whether the process is denied what setuid programs would give it.
     """
 
     __slots__ = (
         "additional_gids",
         "bind_devices",
         "device_nodes",
+        "drop_capabilities",
         "env",
         "hooks",
         "intel_rdt",
+        "memory_policy",
         "mounts",
         "net_devices",
+        "no_new_privileges",
         "remove_devices",
         "remove_env",
         "remove_hooks",
         "remove_mounts",
+        "resources",
         "sort_mounts",
+        "tmpfs_sizes",
     )
 
     def __init__(self) -> None:
@@ -184,6 +195,11 @@ class Edits:
         self.remove_mounts: list[str] = []
         self.bind_devices = False
         self.sort_mounts = False
+        self.resources: dict[str, dict[str, Any]] = {}
+        self.memory_policy: dict[str, Any] | None = None
+        self.tmpfs_sizes: dict[str, int] = {}
+        self.drop_capabilities: list[str] = []
+        self.no_new_privileges = False
 
     def extend(self, other: Edits) -> None:
         """Adds what `other` changes; where both set the same, `other` wins."""
@@ -193,6 +209,13 @@ class Edits:
         for name in ("remove_env", "remove_hooks", "remove_devices", "remove_mounts"):
             getattr(self, name).extend(getattr(other, name))
         self.net_devices.update(other.net_devices)
+        for section, members in other.resources.items():
+            self.resources.setdefault(section, {}).update(members)
+        if other.memory_policy is not None:
+            self.memory_policy = other.memory_policy
+        self.tmpfs_sizes.update(other.tmpfs_sizes)
+        self.drop_capabilities.extend(other.drop_capabilities)
+        self.no_new_privileges = self.no_new_privileges or other.no_new_privileges
         if other.intel_rdt is not None:
             self.intel_rdt = other.intel_rdt
         self.bind_devices = self.bind_devices or other.bind_devices
@@ -230,4 +253,16 @@ class Edits:
             "removeDevices": self.remove_devices,
             "removeMounts": self.remove_mounts,
             "bindDevices": self.bind_devices,
+            **self._limits(),
         }
+
+    def _limits(self) -> dict[str, Any]:
+        """Members for limits; most containers have none of them."""
+        data = {
+            "resources": self.resources,
+            "memoryPolicy": self.memory_policy,
+            "tmpfsSizes": self.tmpfs_sizes,
+            "dropCapabilities": self.drop_capabilities,
+            "noNewPrivileges": self.no_new_privileges,
+        }
+        return {name: value for name, value in data.items() if value}

@@ -25,12 +25,13 @@ REMOVE = object()
 
 
 class Before:
-    """Values that are put in before an element of a list, which stays as it is."""
+    """Values that are put in before an element of a list, which stays or becomes `instead`."""
 
-    __slots__ = ("values",)
+    __slots__ = ("instead", "values")
 
-    def __init__(self, values: list[Any]) -> None:
+    def __init__(self, values: list[Any], instead: Any = None) -> None:
         self.values = values
+        self.instead = instead
 
 
 class Value:
@@ -226,6 +227,8 @@ def _replace_elements(
         begin, end = places[number]
         if isinstance(value, Before):
             splices.append((begin, begin, "".join([f"{dumps(new)}," for new in value.values])))
+            if value.instead is not None:
+                splices.append((begin, end, dumps(value.instead)))
         elif value is not REMOVE:
             splices.append((begin, end, dumps(value)))
         elif number < last_kept:

@@ -59,6 +59,7 @@ CREATE = {
     "gpushim.oci.bundle",
     "gpushim.oci.edits",
     "gpushim.oci.enginelog",
+    "gpushim.oci.entries",
     "gpushim.oci.files",
     "gpushim.oci.handover",
     "gpushim.oci.invocation",

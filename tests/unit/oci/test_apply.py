@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from gpushim.oci.apply import apply
+from gpushim.oci.apply import CAPABILITY_SETS, apply
 from gpushim.oci.edits import HOOK_STAGES, DeviceNode, Edits, Hook, Mount
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,6 +61,19 @@ def edits_of(draw: st.DrawFn) -> Edits:
         st.dictionaries(st.sampled_from(["eth0", "eth1"]), st.sampled_from(["a", "b"]), max_size=2)
     )
     edits.intel_rdt = draw(st.sampled_from([None, {"closID": "x"}, {"enableMonitoring": True}]))
+    edits.resources = draw(
+        st.dictionaries(
+            st.sampled_from(["memory", "unified"]),
+            st.dictionaries(st.sampled_from(["limit", "pids.max"]), st.integers(1, 2), max_size=2),
+            max_size=2,
+        )
+    )
+    edits.memory_policy = draw(st.sampled_from([None, {"mode": "MPOL_PREFERRED", "nodes": "1"}]))
+    edits.tmpfs_sizes = draw(
+        st.dictionaries(st.sampled_from(["/a", "/a/b"]), st.integers(1, 2), max_size=2)
+    )
+    edits.drop_capabilities = draw(st.lists(st.sampled_from(["CAP_A", "CAP_B"]), max_size=2))
+    edits.no_new_privileges = draw(st.booleans())
     edits.bind_devices = draw(st.booleans())
     edits.sort_mounts = draw(st.booleans())
     return edits
@@ -105,12 +118,28 @@ SPECS = st.fixed_dictionaries(
                         )
                     ),
                     "unknown": st.just({"x": [1.0]}),
+                    "noNewPrivileges": maybe(st.booleans()),
+                    "capabilities": maybe(
+                        st.dictionaries(
+                            st.sampled_from(CAPABILITY_SETS),
+                            maybe(st.lists(st.sampled_from(["CAP_A", "cap_a", "CAP_C", 7]))),
+                            max_size=3,
+                        )
+                    ),
                 },
             )
         ),
         "mounts": maybe(
             st.lists(
-                st.fixed_dictionaries({"destination": st.sampled_from([*PATHS, "rel", 5])})
+                st.fixed_dictionaries(
+                    {"destination": st.sampled_from([*PATHS, "rel", 5])},
+                    optional={
+                        "type": st.sampled_from(["tmpfs", "bind"]),
+                        "options": maybe(
+                            st.lists(st.sampled_from(["ro", "size=1", "size=65536k"]), max_size=3)
+                        ),
+                    },
+                )
                 | st.none(),
                 max_size=4,
             )
@@ -132,10 +161,16 @@ SPECS = st.fixed_dictionaries(
                         )
                     ),
                     "netDevices": maybe(st.just({"eth0": {"name": "a"}, "eth9": {}})),
+                    "memoryPolicy": maybe(st.just({"mode": "MPOL_BIND", "nodes": "0"})),
                     "intelRdt": maybe(st.just({"closID": "x", "l3CacheSchema": "L3:0=f"})),
                     "resources": maybe(
                         st.fixed_dictionaries(
-                            {}, optional={"devices": maybe(RULES), "memory": st.just({"limit": 1})}
+                            {},
+                            optional={
+                                "devices": maybe(RULES),
+                                "memory": maybe(st.just({"limit": 7, "swap": -1})),
+                                "unified": maybe(st.just({"memory.high": "max"})),
+                            },
                         )
                     ),
                 },
@@ -199,11 +234,35 @@ def test_everything_is_there_afterwards(spec: dict[str, Any], edits: Edits) -> N
         assert linux["intelRdt"] == edits.intel_rdt
     for host, name in edits.net_devices.items():
         assert linux["netDevices"][host] == {"name": name}
+    limits_are_there(after, edits)
     wanted_hooks = [hook_of(hook) for hook in edits.hooks]
     for stage, present in (after.get("hooks") or {}).items():
         for hook in present or []:
             if hook not in wanted_hooks:
                 assert hook["path"].rpartition("/")[2] not in edits.remove_hooks, stage
+
+
+def limits_are_there(after: dict[str, Any], edits: Edits) -> None:
+    linux, process = after.get("linux") or {}, after.get("process") or {}
+    resources = linux.get("resources") or {}
+    for section, members in edits.resources.items():
+        for name, value in members.items():
+            assert resources[section][name] == value
+    if edits.memory_policy is not None:
+        assert linux["memoryPolicy"] == edits.memory_policy
+    if edits.no_new_privileges:
+        assert process["noNewPrivileges"] is True
+    for names in (process.get("capabilities") or {}).values():
+        for name in names or []:
+            assert str(name).upper() not in edits.drop_capabilities
+    ours = [mount.container_path.rstrip("/") for mount in edits.mounts]
+    ours += [node.path.rstrip("/") for node in edits.device_nodes]
+    for mount in after.get("mounts") or []:
+        place = str((mount or {}).get("destination")).rstrip("/")
+        if mount and mount.get("type") == "tmpfs" and place not in ours:
+            size = edits.tmpfs_sizes.get(place)
+            sizes = [o for o in mount.get("options") or [] if o.startswith("size=")]
+            assert size is None or sizes == [f"size={size}"]
 
 
 def rule_of(node: DeviceNode) -> dict[str, Any]:
@@ -226,6 +285,82 @@ def made(**fields: Any) -> Edits:
 
 def applied(spec: Any, **fields: Any) -> Any:
     return json.loads(apply(json.dumps(spec), made(**fields)))
+
+
+DOCKER = {
+    "process": {"capabilities": {"bounding": ["CAP_CHOWN", "CAP_MKNOD"], "ambient": None}},
+    "mounts": [
+        {"destination": "/dev/shm", "type": "tmpfs", "options": ["size=67108864", "mode=1777"]},
+        {"destination": "/dev/shm/", "type": "bind", "options": ["size=1"]},
+    ],
+    "linux": {"resources": {"cpu": {"shares": 0}, "memory": {"swap": -1}, "pids": None}},
+}
+
+
+def test_limits_are_put_beside_what_is_there() -> None:
+    after = applied(
+        DOCKER,
+        resources={"cpu": {"quota": 1, "period": 2}, "pids": {"limit": 3}, "unified": {"a.b": "4"}},
+    )
+    assert after["linux"]["resources"] == {
+        "cpu": {"shares": 0, "quota": 1, "period": 2},
+        "memory": {"swap": -1},
+        "pids": {"limit": 3},
+        "unified": {"a.b": "4"},
+    }
+    assert after["mounts"] == DOCKER["mounts"]
+
+
+def test_only_a_tmpfs_is_resized() -> None:
+    after = applied(DOCKER, tmpfs_sizes={"/dev/shm": 5, "/elsewhere": 6})["mounts"]
+    assert after[0]["options"] == ["mode=1777", "size=5"]
+    assert after[1:] == DOCKER["mounts"][1:]  # type: ignore[index]
+
+
+def test_a_tmpfs_is_resized_where_a_mount_goes_before_it() -> None:
+    """CDI's order puts a mount at /dev before the one that lies in it."""
+    after = applied(
+        DOCKER,
+        tmpfs_sizes={"/dev/shm": 5},
+        mounts=[Mount("/host", "/dev", ["bind"])],
+        sort_mounts=True,
+    )["mounts"]
+    assert [mount["destination"] for mount in after] == ["/dev", "/dev/shm", "/dev/shm/"]
+    assert after[1]["options"] == ["mode=1777", "size=5"]
+
+
+def test_a_tmpfs_of_our_own_is_not_resized() -> None:
+    after = applied(
+        DOCKER, tmpfs_sizes={"/dev/shm": 5}, mounts=[Mount("shm", "/dev/shm", ["ro"], "tmpfs")]
+    )
+    assert [mount["options"] for mount in after["mounts"]] == [["ro"]]
+
+
+def test_privileges_go_from_every_set_and_none_is_made() -> None:
+    after = applied(DOCKER, drop_capabilities=["CAP_MKNOD"], no_new_privileges=True)["process"]
+    assert after["capabilities"] == {"bounding": ["CAP_CHOWN"], "ambient": None}
+    assert after["noNewPrivileges"] is True
+    assert (
+        "capabilities" not in applied({"process": {}}, drop_capabilities=["CAP_MKNOD"])["process"]
+    )
+
+
+def test_a_section_of_another_type_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"linux\.resources\.memory is not a JSON object"):
+        applied({"linux": {"resources": {"memory": [1]}}}, resources={"memory": {"limit": 1}})
+
+
+def test_limits_of_two_are_put_together() -> None:
+    one = made(resources={"memory": {"limit": 1}}, drop_capabilities=["A"], tmpfs_sizes={"/a": 1})
+    one.extend(made(resources={"memory": {"limit": 2}, "cpu": {"shares": 3}}))
+    one.extend(made(memory_policy={"mode": "m"}, no_new_privileges=True, tmpfs_sizes={"/a": 2}))
+    one.extend(Edits())
+    data = one.to_json()
+    assert data["resources"] == {"memory": {"limit": 2}, "cpu": {"shares": 3}}
+    assert data["memoryPolicy"] == {"mode": "m"}
+    assert data["tmpfsSizes"] == {"/a": 2}
+    assert data["dropCapabilities"] == ["A"]
+    assert data["noNewPrivileges"] is True
 
 
 NODE = DeviceNode("/dev/nvidia0", "/host/dev/nvidia0", 195, 0)

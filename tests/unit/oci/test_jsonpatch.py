@@ -115,7 +115,8 @@ def test_other_members_survive_byte_for_byte(text: str, added: list[str]) -> Non
 def test_elements_are_replaced_removed_and_appended(items: str, data: st.DataObject) -> None:
     values = json.loads(items)
     places = st.integers(0, max(len(values) - 1, 0))
-    news = st.just("new") | st.just(REMOVE) | st.lists(st.just("put in")).map(Before)
+    before = st.builds(Before, st.lists(st.just("put in")), st.none() | st.just("instead"))
+    news = st.just("new") | st.just(REMOVE) | before
     replaced = data.draw(st.dictionaries(places, news, max_size=3))
     replaced = {k: v for k, v in replaced.items() if k < len(values)}
     result = patch(f'{{"l":{items}}}', {"l": lambda present: (replaced, ["end"])})
@@ -123,12 +124,15 @@ def test_elements_are_replaced_removed_and_appended(items: str, data: st.DataObj
     for number, value in enumerate(values):
         new = replaced.get(number, value)
         if isinstance(new, Before):
-            expected += [*new.values, value]
+            expected += [*new.values, value if new.instead is None else new.instead]
         elif new is not REMOVE:
             expected.append(new)
     expected.append("end")
     assert json.loads(result)["l"] == expected
-    kept = [items[b:e] for n, (b, e) in enumerate(elements(items, 0, 100)) if n not in replaced]
+    gone = [
+        n for n, new in replaced.items() if not isinstance(new, Before) or new.instead is not None
+    ]
+    kept = [items[b:e] for n, (b, e) in enumerate(elements(items, 0, 100)) if n not in gone]
     start = result.index("[")
     assert [result[b:e] for b, e in elements(result, start, 100) if result[b:e] in kept] == kept
 

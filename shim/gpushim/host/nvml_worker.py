@@ -14,8 +14,8 @@ of JSON on stdout, written as soon as it is known, so that what came before a ha
 
 A MIG device is {"index": 0, "uuid": "MIG-...", "profile": "1g.10gb", "memory": bytes,
 "gpu_instance": 7, "compute_instance": 0}; mig_problem says why some may be missing. nvlinks has the
-far end of each NVLink that is up: "switch" or a bus id; fabric names the NVSwitch fabric of the GPU,
-"" where NVML knows none.
+far end of each NVLink that is up, "switch" or a bus id; fabric names the NVSwitch fabric that the
+GPU has joined, "" where NVML knows none.
 """
 
 from __future__ import annotations

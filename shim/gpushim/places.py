@@ -67,6 +67,21 @@ class Places:
         return self.run + "/containers"
 
     @property
+    def leases(self) -> str:
+        """What containers have booked, one file for each; any user may write one (mode 1777)."""
+        return self.run + "/leases"
+
+    @property
+    def lease_lock(self) -> str:
+        """Locked by whoever looks at leases in order to book."""
+        return self.run + "/leases.lock"
+
+    @property
+    def leases_aside(self) -> str:
+        """Files that were among the leases and are none that can be read."""
+        return self.run + "/leases.aside"
+
+    @property
     def driver_trees(self) -> str:
         return self.lib + "/driver"
 

@@ -69,8 +69,8 @@ class Lease:
     """
 
     __slots__ = (
-        "boot",
         "bookings",
+        "boot",
         "cgroup",
         "creator",
         "engine",

@@ -1,0 +1,196 @@
+"""Reads the directory of leases, and puts right what in it is none.
+
+Any user may write there, so anything may be there. A file that is no lease is set aside, and what
+it stood for is looked up in the decision records.
+"""
+
+from __future__ import annotations
+
+import errno
+import posix
+import time
+from _stat import S_ISREG
+
+from gpushim.allocate.lease import Lease, NewerFormat, file_name
+from gpushim.errors import GpushimError, why
+from gpushim.oci.files import write_whole
+from gpushim.oci.jsontext import dumps, loads
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gpushim.places import Places
+
+# A lease of all MIG devices of a large machine has about 20 KiB.
+LARGEST = 128 << 10
+_FLAGS = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOFOLLOW
+# What opening says of something that is no file of ours: a link, a socket, a device.
+_NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV)
+# How many files are kept aside, so that nobody can fill the memory with them.
+_MOST_ASIDE = 64
+
+
+class Found:
+    """What is in the directory.
+
+    leases: what could be read; bad: names of what is no lease -> the format of one that a later
+    version wrote, else 0; half: names of what was being written; said: sentences for the log.
+    """
+
+    __slots__ = ("bad", "half", "leases", "said")
+
+    def __init__(self) -> None:
+        self.leases: list[Lease] = []
+        self.bad: dict[str, int] = {}
+        self.half: list[str] = []
+        self.said: list[str] = []
+
+
+def read(places: Places) -> Found:
+    """What is in the directory now; nothing if there is none. Raises GpushimError."""
+    found = Found()
+    directory = places.leases
+    try:
+        names = posix.listdir(directory)
+    except FileNotFoundError:
+        return found
+    except OSError as error:
+        raise _unreadable(directory, error) from None
+    for name in names:
+        if not name.endswith(".json"):
+            if ".json.tmp" in name:
+                found.half.append(name)
+            else:
+                found.bad[name] = 0
+            continue
+        try:
+            lease = _lease(f"{directory}/{name}")
+        except NewerFormat as error:
+            found.bad[name] = error.number
+        except (ValueError, KeyError, TypeError):
+            found.bad[name] = 0
+        else:
+            if lease is not None:
+                found.leases.append(lease)
+    return found
+
+
+def _lease(path: str) -> Lease | None:
+    """The lease in a file; None if it is gone or hidden.
+
+    Raises ValueError, KeyError or TypeError if it is none, and GpushimError if the machine is
+    unable to read it, which says nothing of the file.
+    """
+    try:
+        descriptor = posix.open(path, _FLAGS)
+        try:
+            facts = posix.fstat(descriptor)
+            if not S_ISREG(facts.st_mode) or facts.st_size > LARGEST:
+                raise ValueError("no lease")
+            data = posix.read(descriptor, LARGEST + 1)
+        finally:
+            posix.close(descriptor)
+    except (FileNotFoundError, PermissionError):
+        return None
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            raise ValueError("no file") from None
+        raise _unreadable(path, error) from None
+    return Lease.from_json(loads(data.decode("ascii")), path, facts.st_uid)
+
+
+def _unreadable(path: str, error: OSError) -> GpushimError:
+    return GpushimError(f"The GPU bookings in {path} can't be read: {why(error)}.")
+
+
+def read_locked(places: Places) -> Found:
+    """What is in the directory, put right; only for the holder of the lock. Raises GpushimError."""
+    found = read(places)
+    for name in found.half:
+        # Only the lock's holder writes, and that is this process: its writer was killed.
+        _unlink(f"{places.leases}/{name}")
+    for name in found.bad:
+        _put_right(places, name, found)
+    return found
+
+
+def write(places: Places, lease: Lease) -> None:
+    """Keeps a lease in its file, in place of an earlier one; sets its owner and its path.
+
+    Raises OSError; then all is as it was.
+    """
+    owner = posix.geteuid()
+    path = f"{places.leases}/{file_name(lease.id, lease.state_root, owner)}"
+    data = {**lease.to_json(), "owner": owner}
+    write_whole(path, dumps(data).encode("ascii"), 0o644)
+    lease.owner, lease.path = owner, path
+
+
+def _put_right(places: Places, name: str, found: Found) -> None:
+    """Sets one aside, and takes its container's lease from the decision record if it lives."""
+    from gpushim.allocate.rebuild import rebuilt
+
+    number = found.bad[name]
+    path = f"{places.leases}/{name}"
+    what = f"a lease of format {number}" if number else "no lease"
+    lease = rebuilt(places, name)
+    if number and lease is None and _is_trusted(path):
+        raise GpushimError(
+            f"{path} was written by a newer gpushim (its format is {number}).",
+            "Upgrade gpushim, or remove the file if its container is gone.",
+        )
+    is_aside = _set_aside(places, name, keep=lease is not None)
+    if lease is not None:
+        try:
+            write(places, lease)
+        except OSError as error:
+            raise GpushimError(
+                f"{path} is {what}, and the right one can't be written: {why(error)}."
+            ) from None
+        found.leases.append(lease)
+        found.said.append(
+            f"{path} was {what}; what {lease.name or lease.id} has was taken from its decision "
+            "record."
+        )
+    elif is_aside:
+        found.said.append(f"{path} is {what} and was moved to {places.leases_aside}.")
+    else:
+        found.said.append(f"{path} is {what} and is ignored; only its owner or root can remove it.")
+
+
+def _is_trusted(path: str) -> bool:
+    """Whether root or this user wrote a file."""
+    try:
+        return posix.stat(path, follow_symlinks=False).st_uid in (0, posix.geteuid())
+    except OSError:
+        return False
+
+
+def _set_aside(places: Places, name: str, keep: bool) -> bool:
+    """Moves a file out of the directory; if it is to be replaced, `keep`, a link of it will do."""
+    aside = places.leases_aside
+    source = f"{places.leases}/{name}"
+    target = f"{aside}/{time.time_ns()}-{name[-200:]}"
+    try:
+        try:
+            posix.mkdir(aside, 0o700)
+        except FileExistsError:
+            pass
+        if len(posix.listdir(aside)) >= _MOST_ASIDE:
+            _unlink(f"{aside}/{min(posix.listdir(aside))}")
+        if keep:
+            try:
+                posix.link(source, target, follow_symlinks=False)
+                return True
+            except OSError:
+                pass  # a folder has no second name
+        posix.rename(source, target)
+        return True
+    except OSError:
+        return False
+
+
+def _unlink(path: str) -> None:
+    try:
+        posix.unlink(path)
+    except OSError:
+        pass

@@ -108,8 +108,9 @@ class Slot:
         found = [entry for entry in self.entries if entry[1].mode in modes]
         if self.mig is not None:
             # An open grant of a GPU in MIG mode is its node alone, which reaches no MIG device.
-            modes = (EXCLUSIVE, SHARED) if wish.mode == EXCLUSIVE else _AGAINST_OTHERS
-            found += [entry for entry in self.around if entry[1].mode in modes]
+            found += [
+                entry for entry in self.around if entry[1].mode in modes and entry[1].mode != OPEN
+            ]
         return found
 
     def has_room(self, wish: Wish) -> bool:
@@ -131,10 +132,10 @@ class Slot:
 class Table:
     """All slots of a machine, and the one look at each lease.
 
-    slots: GPUs by index, each before its MIG devices.
+    slots: GPUs by index, each before its MIG devices; dead: how many leases were found dead.
     """
 
-    __slots__ = ("_alive", "_verdicts", "slots")
+    __slots__ = ("_alive", "_verdicts", "dead", "slots")
 
     def __init__(
         self,
@@ -147,6 +148,7 @@ class Table:
     ) -> None:
         self._alive = alive
         self._verdicts: dict[int, bool] = {}
+        self.dead = 0
         self.slots: list[Slot] = []
         by_uuid: dict[str, tuple[Slot, list[Slot]]] = {}
         for gpu in sorted(gpus, key=lambda each: each.index):
@@ -173,6 +175,7 @@ class Table:
         if verdict is None:
             verdict = self._verdicts[id(lease)] = self._alive(lease)
             if not verdict:
+                self.dead += 1
                 for slot in self.slots:
                     slot.entries = [entry for entry in slot.entries if entry[0] is not lease]
                     slot.around = [entry for entry in slot.around if entry[0] is not lease]
@@ -184,18 +187,29 @@ class Table:
 
     def look(self, slots: Sequence[Slot]) -> bool:
         """Asks all leases on `slots` whether they live; returns whether one of them is dead."""
-        dead = False
+        before = self.dead
         for slot in slots:
             for lease, _ in [*slot.entries, *slot.around]:
-                dead = not self.lives(lease) or dead
-        return dead
+                self.lives(lease)
+        return self.dead > before
+
+    def is_free(self, slot: Slot, wish: Wish) -> bool:
+        """Whether the wish can be met with a device now; asks leases only where they decide it."""
+        if slot.kept or slot.is_free(wish):
+            return not slot.kept
+        if self.any_lives(slot.against(wish)):
+            return False
+        if wish.mode == SHARED:
+            self.look([slot])
+        return slot.is_free(wish)
 
 
 def misfit(slot: Slot, wish: Wish) -> str:
     """Why a device never fits a wish, whoever has it now, in words about it; "" if it fits."""
     gpu, mig = slot.device()
     if gpu.health != HEALTHY or not gpu.uuid:
-        return gpu.health if gpu.health != HEALTHY else "its UUID is not known yet"
+        why = gpu.health if gpu.health != HEALTHY else "its UUID is not known yet"
+        return f"not usable ({why})"
     if slot.kept == KEPT_OUT:
         return KEPT_OUT
     if wish.mig and mig is None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from gpushim.limits.cgroups import Cgroups
 from gpushim.limits.defaults import add_defaults, fit
 from gpushim.limits.numa import BIND, PREFER, Nodes, bind, prefer
-from gpushim.limits.present import SHM, Present, present
+from gpushim.limits.present import present_in
 from gpushim.limits.security import add_security, refuse_privileged
-from gpushim.limits.settings import Settings, settings
-from gpushim.limits.shares import shares
+from gpushim.limits.settings import settings_of
+from gpushim.limits.shares import shares_of
+from gpushim.limits.shm import add_shm
 from gpushim.limits.unified import add_swap, add_unified
 from gpushim.oci.edits import Edits
 
@@ -23,14 +24,11 @@ if TYPE_CHECKING:
     from gpushim.allocate.lease import Booking
     from gpushim.config import Config
     from gpushim.host.model import Inventory
+    from gpushim.limits.present import Present
+    from gpushim.limits.settings import Settings
     from gpushim.limits.shares import Share
     from gpushim.oci.bundle import Bundle
     from gpushim.request.request import Request
-
-# What Docker, Podman and containerd give without a word of the user's.
-_SHM_OF_ENGINES = 64 << 20
-_PAGE = 4096
-_SIZES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 class Limits:
@@ -74,8 +72,7 @@ def limits_for(
     add_defaults(limits, present, settings, cgroups, gpus)
     fit(limits, present, cgroups)
     add_swap(limits, present, settings, cgroups)
-    if settings.shm:
-        _add_shm(limits, present, int(settings.shm * gpus))
+    add_shm(limits, present, settings, gpus)
     numa = request.keys.get("numa") or settings.numa
     if numa in (BIND, PREFER):
         nodes = Nodes([gpu for gpu, _ in shares], cpus)
@@ -100,38 +97,13 @@ def decide(
 
     privileged: whether it may use every device; modes: see `limits_for`, which says what is raised.
     """
-    found = present(bundle, privileged)
+    found = present_in(bundle, privileged)
     return limits_for(
         found,
-        shares(grant, bookings),
+        shares_of(grant, bookings),
         request,
-        settings(config.values),
+        settings_of(config.values),
         inventory.cpus,
         modes,
         Cgroups(found.cgroup),
     )
-
-
-def _add_shm(limits: Limits, present: Present, wanted: int) -> None:
-    """Sizes /dev/shm where the engine left it at its default, and it is the container's own."""
-    mount = present.shm
-    if mount is None or mount.get("type") != "tmpfs":
-        limits.notes.append(
-            f"limits.shm-per-gpu is not applied: {SHM} is no tmpfs of the container's own."
-        )
-        return
-    options = mount.get("options") or []
-    sizes = [str(option)[5:] for option in options if str(option).startswith("size=")]
-    if sizes and _bytes(sizes[-1]) not in (0, _SHM_OF_ENGINES):
-        return  # The user's own.
-    size = max(_SHM_OF_ENGINES, wanted // _PAGE * _PAGE)
-    if size > _SHM_OF_ENGINES or not sizes:
-        limits.edits.tmpfs_sizes[SHM] = size
-
-
-def _bytes(text: str) -> int:
-    """A tmpfs's size option in bytes (tmpfs(5)); -1 for a percentage and what is no number."""
-    unit = text[-1:].lower()
-    number = text if unit.isdecimal() else text[:-1]
-    known = _SIZES.get("" if unit.isdecimal() else unit)
-    return int(number) * known if known and number.isdecimal() and number.isascii() else -1

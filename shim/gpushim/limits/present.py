@@ -90,7 +90,7 @@ class Present:
         return _object(self.resources.get("memory")).get("disableOOMKiller") is True
 
 
-def present(bundle: Bundle, privileged: bool = False) -> Present:
+def present_in(bundle: Bundle, privileged: bool = False) -> Present:
     """What the spec of a bundle says; odd values count as absent, as the runtime judges them.
 
     privileged: see `Present`.

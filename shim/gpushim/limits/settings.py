@@ -43,7 +43,7 @@ class Settings:
         self.no_new_privileges = False
 
 
-def settings(values: Mapping[str, Any]) -> Settings:
+def settings_of(values: Mapping[str, Any]) -> Settings:
     """What `Config.values` say; a key that they do not have is not set.
 
     Numbers may be texts. Raises ValueError for what is neither.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _SLICES = 7
 
 
-def shares(grant: Grant, bookings: Iterable[Booking]) -> list[Share]:
+def shares_of(grant: Grant, bookings: Iterable[Booking]) -> list[Share]:
     """The share that each device of a grant is, by what was booked of it.
 
     A device that is booked by memory or compute counts by the larger of the two; one that is

@@ -15,6 +15,7 @@ from gpushim.host import nics, procfiles
 from gpushim.host.devicenodes import node_facts
 from gpushim.host.pcitree import only_node, place
 from gpushim.inject.gpus import device_edits
+from gpushim.oci.edits import Edits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from gpushim.config import Config
     from gpushim.host.model import Gpu
     from gpushim.oci.bundle import Bundle
-    from gpushim.oci.edits import Edits
 
 SOCKET_IFNAME = "NCCL_SOCKET_IFNAME"
 IB_HCA = "NCCL_IB_HCA"
@@ -34,16 +34,21 @@ _CONNECTION_MANAGER = "infiniband/rdma_cm"
 _LOCKED_MEMORY = 1 << 30
 
 
-def nccl_edits(edits: Edits, bundle: Bundle, gpus: Sequence[Gpu], config: Config) -> list[str]:
-    """Adds the nearest adapters' nodes and names; returns sentences on what was left out and why.
+def nccl_edits(
+    bundle: Bundle, gpus: Sequence[Gpu], config: Config, bind_devices: bool
+) -> tuple[Edits, list[str]]:
+    """The nearest adapters' nodes and names, and sentences on what was left out and why.
 
-    gpus: those granted as a whole; with fewer than two NCCL has nothing to connect.
+    gpus: those granted as a whole; with fewer than two NCCL has nothing to connect. The variables
+    are for later processes in the container, too. bind_devices: see `Edits`.
     """
+    edits = Edits()
+    edits.bind_devices = bind_devices
     environment = [str(entry) for entry in bundle.items("process", "env")]
     if len(gpus) < 2 or any(
         entry.startswith(f"{name}=") for name in _DECIDED for entry in environment
     ):
-        return []
+        return edits, []
     sys_root = config.text("host.sys-root")
     only = only_node(sys_root)
     places = [place(sys_root, gpu.bus_id, only) for gpu in gpus]
@@ -70,7 +75,7 @@ def nccl_edits(edits: Edits, bundle: Bundle, gpus: Sequence[Gpu], config: Config
         chosen = [name for nic in candidates for name in names.get(nic, [])]
         if chosen:
             edits.env[SOCKET_IFNAME] = "=" + ",".join(dict.fromkeys(chosen))
-    return said
+    return edits, said
 
 
 def _fast_hcas(
@@ -113,10 +118,7 @@ def _add_nodes(edits: Edits, config: Config, hcas: Sequence[str]) -> list[str]:
     manager = node_facts(dev_root, _CONNECTION_MANAGER)
     if found and manager is not None:
         nodes[_CONNECTION_MANAGER] = manager
-    there = [node.path for node in edits.device_nodes]
-    device_edits(
-        edits, dev_root, {name: fact for name, fact in nodes.items() if f"/dev/{name}" not in there}
-    )
+    device_edits(edits, dev_root, nodes)
     return found
 
 

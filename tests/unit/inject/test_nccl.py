@@ -83,9 +83,8 @@ class Machine:
             }
         )
         found = driver_gpus.read(str(self.host.proc_root), str(self.sys))
-        edits = Edits()
         loaded = bundle.load(str(self.path), "config.json")
-        return Told(edits, nccl_edits(edits, loaded, [found[index] for index in gpus], config))
+        return Told(*nccl_edits(loaded, [found[index] for index in gpus], config, False))
 
 
 @pytest.fixture
@@ -283,19 +282,3 @@ def test_the_limit_that_a_container_inherits(
 def test_odd_specs(pairs: Machine, odd: Any) -> None:
     """What the low-level runtime will judge is nothing to fail at here."""
     pairs.tell(0, 1, namespaces=odd, rlimits=odd)
-
-
-def test_a_node_that_is_there_already_comes_once(pairs: Machine) -> None:
-    """NVIDIA_MOFED asks for all of them."""
-    from gpushim.inject.gpus import device_edits
-
-    edits = Edits()
-    device_edits(edits, "/d", {"infiniband/uverbs0": (231, 192, 0o666, 0, 0)})
-    (pairs.path / "config.json").write_text(json.dumps({"process": {"rlimits": UNLIMITED}}))
-    found = driver_gpus.read(str(pairs.host.proc_root), str(pairs.sys))
-    config = configured(
-        {"host.sys-root": str(pairs.sys), "host.dev-root": str(pairs.host.dev_root)}
-    )
-    nccl_edits(edits, bundle.load(str(pairs.path), "config.json"), found[:2], config)
-    paths = [node.path for node in edits.device_nodes]
-    assert paths == ["/dev/infiniband/uverbs0", "/dev/infiniband/rdma_cm"]

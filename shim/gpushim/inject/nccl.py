@@ -60,8 +60,8 @@ def nccl_edits(
     near = nics.nearest(places, [nic for nic in adapters if nic in fast])
     if near and not _may_lock_memory(bundle):
         said.append(
-            "InfiniBand was left out: the container may not lock enough memory for it. Start it "
-            "with --ulimit memlock=-1."
+            "NCCL was given no InfiniBand, since the container may not lock enough memory for it: "
+            "start it with --ulimit memlock=-1."
         )
         near = []
     elif near:

@@ -67,11 +67,12 @@ class Refusal:
         if wish.count is None:
             slots = [slot for slot in slots if slot not in self.free] or slots
         models = {slot.gpu.model for slot in slots}
-        rows = _rows(slots, wish, self.free, now, len(models) > 1)
         kind = f" ({models.pop()})" if len(models) == 1 else ""
+        told = [slot for slot in slots if misfit(slot, wish)] if self.never else slots
+        rows = _rows(told, wish, self.free, now, not kind)
         if wish.count is None:
             return f"{asked(wish)}, but of the devices here{kind} {rows}."
-        return f"{asked(wish)}, and {self._so_many(kind)}: {rows}."
+        return f"{asked(wish)}, and {self._so_many(kind)}{': ' if rows else ''}{rows}."
 
     def _so_many(self, kind: str) -> str:
         """ "of the 8 GPUs here only 2 are free", "the only MIG device here has no room"."""
@@ -80,6 +81,9 @@ class Refusal:
         found = len(self.free)
         if self.never:
             found = sum(not misfit(slot, wish) for slot in self.slots)
+            if found == every:
+                verb, ending = ("is", "") if every == 1 else ("are", "s")
+                return f"there {verb} only {every} {noun}{ending} here{kind}"
             one, several, not_one = "is such a one", "are such", "is no such one"
         elif wish.mode == EXCLUSIVE:
             one, several, not_one = "is free", "are free", "is not free"
@@ -205,16 +209,20 @@ def _words(slot: Slot, wish: Wish, free: bool, now: float | None) -> str:
         return f"is {why}"
     if free and wish.mode == EXCLUSIVE:
         return "is free"
-    parts = []
     entries = slot.entries if free else _in_the_way(slot, wish)
-    for mode, verb in ((EXCLUSIVE, "held"), (SHARED, "shared"), (OPEN, "used")):
-        found = [entry for entry in entries if entry[1].mode == mode]
-        if found:
-            parts.append(f"{verb} by {_holders(found, mode, now)}")
+    modes: dict[str, list[Entry]] = {EXCLUSIVE: [], SHARED: [], OPEN: []}
+    for entry in entries:
+        modes[entry[1].mode].append(entry)
+    users = [_holders(modes[OPEN], OPEN, now)] if modes[OPEN] else []
     if slot.real is not None and slot.is_busy():
-        parts.append(f"used by {_processes(slot.real)}")
-    words = "is " + " and ".join(parts) if parts else "is free"
-    return words + _room(slot, wish)
+        users.append(_processes(slot.real))
+    parts = [f"held by {_holders(modes[EXCLUSIVE], EXCLUSIVE, now)}"] if modes[EXCLUSIVE] else []
+    if modes[SHARED]:
+        parts.append(f"shared by {_holders(modes[SHARED], SHARED, now)}")
+    if users:
+        parts.append(f"used by {' and '.join(users)}")
+    room = "" if modes[EXCLUSIVE] else _room(slot, wish)
+    return f"is {' and '.join(parts) or 'free'}{room}"
 
 
 def _in_the_way(slot: Slot, wish: Wish) -> list[Entry]:
@@ -252,10 +260,10 @@ def _processes(real: RealUse) -> str:
     """Processes that booked nothing."""
     if not real.processes:
         return f"processes without a lease ({size_words(real.memory)})"
-    shown = [
-        f"process {pid} ({f'{name}, ' if name else ''}{size_words(held)})"
-        for pid, name, held in real.processes[:_HOLDERS]
-    ]
+    shown = []
+    for pid, name, held in real.processes[:_HOLDERS]:
+        facts = ", ".join([name] * bool(name) + [size_words(held)] * bool(held))
+        shown.append(f"process {pid} ({facts})" if facts else f"process {pid}")
     if len(real.processes) > _HOLDERS:
         shown.append(f"{len(real.processes) - _HOLDERS} more")
     return f"{', '.join(shown)} without a lease"

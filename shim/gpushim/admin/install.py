@@ -10,6 +10,7 @@ import argparse
 import os
 
 from .. import __version__, config_file, launcher_settings, lowlevel
+from ..allocate import leaselock
 from ..config import Config
 from ..config_keys import configured
 from ..engines.docker import Plan
@@ -175,8 +176,10 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
 def _place(prepared: Prepared, places: Places, record: Installation) -> None:
     """Make directories and files, and try the launcher."""
     for directory in dry_run.directories(places):
-        made = files.make_directory(directory)
+        # In the directory of leases every user may write, and nobody remove another's.
+        made = files.make_directory(directory, 0o1777 if directory == places.leases else 0o755)
         record.directories += [path for path in made if path not in record.directories]
+    leaselock.make_places(places)
     if prepared.config is not None:
         if prepared.config_change is not None and prepared.keeps_config:
             say(f"The edited {places.config} is kept as {_back_up(prepared.config_change)}.")

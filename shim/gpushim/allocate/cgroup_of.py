@@ -73,9 +73,8 @@ def slice_path(name: str) -> str:
 
 def has_name(path: str, id: str) -> bool:
     """Whether a cgroup has a container's name: ID, docker-ID.scope, libpod-ID/container."""
-    return any(
-        part == id or part.removesuffix(".scope").endswith("-" + id) for part in path.split("/")
-    )
+    names = [part.removesuffix(".scope") for part in path.split("/")]
+    return any(name == id or name.endswith("-" + id) for name in names)
 
 
 def processes(directory: str) -> Iterator[int]:
@@ -109,4 +108,9 @@ def _is_directory(path: str, name: str) -> bool:
 
 
 def _is_within(path: str, mount: str) -> bool:
-    return path.startswith(mount + "/") and ".." not in path.split("/")
+    """Whether this is a path below `mount`, and one that the kernel can be asked about."""
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return path.startswith(mount + "/") and ".." not in path.split("/") and "\0" not in path

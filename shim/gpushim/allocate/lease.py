@@ -124,8 +124,12 @@ class Lease:
         TypeError for anything else, NewerFormat for what a later version made.
         """
         number = data["format"]
-        if number != FORMAT:
-            raise NewerFormat(number) if _is_count(number) and number > FORMAT else ValueError()
+        if not _is_count(number) or number < FORMAT:
+            raise ValueError("format")
+        if number > FORMAT:
+            raise NewerFormat(number)
+        if type(data["bookings"]) is not list:
+            raise TypeError("bookings")
         pid, started = data["creator"]
         bookings = [_booking(each) for each in data["bookings"]]
         lease = cls(data["id"], data["state_root"], (pid, started), bookings)

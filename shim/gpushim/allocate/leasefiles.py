@@ -12,6 +12,7 @@ import time
 from _stat import S_ISREG
 
 from gpushim.allocate.lease import Lease, NewerFormat, file_name
+from gpushim.allocate.leaselock import make_places
 from gpushim.errors import GpushimError, why
 from gpushim.oci.files import write_whole
 from gpushim.oci.jsontext import dumps, loads
@@ -86,7 +87,7 @@ def _lease(path: str) -> Lease | None:
             facts = posix.fstat(descriptor)
             if not S_ISREG(facts.st_mode) or facts.st_size > LARGEST:
                 raise ValueError("no lease")
-            data = posix.read(descriptor, LARGEST + 1)
+            data = posix.read(descriptor, facts.st_size + 1)
         finally:
             posix.close(descriptor)
     except (FileNotFoundError, PermissionError):
@@ -116,12 +117,16 @@ def read_locked(places: Places) -> Found:
 def write(places: Places, lease: Lease) -> None:
     """Keeps a lease in its file, in place of an earlier one; sets its owner and its path.
 
-    Raises OSError; then all is as it was.
+    Raises OSError, or GpushimError where the directory has gone; then all is as it was.
     """
     owner = posix.geteuid()
     path = f"{places.leases}/{file_name(lease.id, lease.state_root, owner)}"
-    data = {**lease.to_json(), "owner": owner}
-    write_whole(path, dumps(data).encode("ascii"), 0o644)
+    data = dumps({**lease.to_json(), "owner": owner}).encode("ascii")
+    try:
+        write_whole(path, data, 0o644)
+    except FileNotFoundError:
+        make_places(places)
+        write_whole(path, data, 0o644)
     lease.owner, lease.path = owner, path
 
 

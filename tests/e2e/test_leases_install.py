@@ -7,9 +7,9 @@ import stat
 from pathlib import Path
 
 import pytest
-
 from gpushim.allocate.book import every, open_book
 from gpushim.allocate.lease import Lease
+
 from tests.harness.privateroot import Root
 
 pytestmark = pytest.mark.e2e

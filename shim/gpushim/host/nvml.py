@@ -19,9 +19,10 @@ _LIB_RM_VERSION_MISMATCH = 18
 class Answers:
     """What NVML said before it was through, failed or was given up.
 
-    gpus: bus id -> the worker's line on it (see nvml_worker); problem: a sentence if not all
-    questions were answered, else ""; mismatch: whether the library is of another version than the
-    kernel module.
+    gpus: bus id -> the worker's line on it (see nvml_worker), with "nvlinks", the far ends of its
+    NVLinks that are up, and "fabric" if it told of any; problem: a sentence if not all questions
+    were answered, else ""; mismatch: whether the library is of another version than the kernel
+    module.
     """
 
     __slots__ = ("cuda_version", "driver_version", "gpus", "mismatch", "problem")
@@ -77,6 +78,12 @@ def ask(library: str, bus_ids: list[str], wake: list[str], silence: float) -> An
 def _take(answers: Answers, line: dict[str, Any]) -> None:
     if "bus_id" in line:
         answers.gpus[line["bus_id"]] = line
+    elif "nvlink_of" in line:
+        about = answers.gpus[line["nvlink_of"]]
+        if "fabric" in line:
+            about["fabric"] = line["fabric"]
+        elif line["end"]:
+            about.setdefault("nvlinks", []).append(line["end"])
     elif "error" in line:
         answers.problem = f"{line['error']}."
         answers.mismatch = line.get("code") == _LIB_RM_VERSION_MISMATCH

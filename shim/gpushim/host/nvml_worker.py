@@ -8,14 +8,16 @@ of JSON on stdout, written as soon as it is known, so that what came before a ha
 
     {"driver_version": "550.163.01", "cuda_version": "12.4"}   or   {"error": words, "code": n}
     {"bus_id": ..., "uuid": ..., "model": ..., "memory": bytes, "compute_capability": "8.0",
-     "brand": "tesla", "mig_enabled": false, "mig_devices": [], "mig_problem": "",
-     "nvlinks": [], "fabric": ""}                              or   {"bus_id": ..., "error": words}
+     "brand": "tesla", "mig_enabled": false, "mig_devices": [], "mig_problem": ""}
+                                                               or   {"bus_id": ..., "error": words}
+    {"nvlink_of": bus id, "end": "switch" or bus id, "" for one that is down}
+    {"nvlink_of": bus id, "fabric": words}
     {"done": true}
 
 A MIG device is {"index": 0, "uuid": "MIG-...", "profile": "1g.10gb", "memory": bytes,
-"gpu_instance": 7, "compute_instance": 0}; mig_problem says why some may be missing. nvlinks has the
-far end of each NVLink that is up, "switch" or a bus id; fabric names the NVSwitch fabric that the
-GPU has joined, "" where NVML knows none.
+"gpu_instance": 7, "compute_instance": 0}; mig_problem says why some may be missing. There is a line
+for each NVLink of a GPU, with its far end, and then one that names the NVSwitch fabric that the GPU
+has joined, "" where NVML knows none.
 """
 
 from __future__ import annotations
@@ -94,8 +96,15 @@ def main(arguments: list[str]) -> None:
             "cuda_version": f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda else None,
         }
     )
+    well = []
     for bus_id in bus_ids:
-        say(gpu(bus_id))
+        facts = gpu(bus_id)
+        say(facts)
+        if "error" not in facts:
+            well.append(bus_id)
+    # Last, since all else matters more if the driver hangs.
+    for bus_id in well:
+        tell_nvlinks(bus_id)
     say({"done": True})
 
 
@@ -126,8 +135,6 @@ def gpu(bus_id: str) -> dict[str, Any]:
             "mig_enabled": mig_enabled,
             "mig_devices": mig_devices,
             "mig_problem": mig_problem,
-            "nvlinks": nvlinks(handle),
-            "fabric": fabric(handle),
         }
     except pynvml.NVMLError as error:
         return {"bus_id": bus_id, "error": f"NVML says: {error}"}
@@ -166,19 +173,23 @@ def instance(handle: Any, index: int) -> dict[str, Any]:
     }
 
 
-def nvlinks(handle: Any) -> list[str]:
-    """The far end of each NVLink of a GPU that is up.
+def tell_nvlinks(bus_id: str) -> None:
+    """Say where each NVLink of a GPU leads to, as soon as it is known.
 
-    Bandwidth is no health: a GPU whose links can't be asked about is one without any.
+    Bandwidth is no health: a GPU whose links can't be asked about is one without more of them.
+    NVML tells no maximum; the first link that there is no answer for is one too many.
     """
-    ends = []
     try:
+        handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
         for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
-            if answer(pynvml.nvmlDeviceGetNvLinkState, handle, link) == pynvml.NVML_FEATURE_ENABLED:
-                ends.append(far_end(handle, link))
+            state = answer(pynvml.nvmlDeviceGetNvLinkState, handle, link)
+            if state is None:
+                break
+            up = state == pynvml.NVML_FEATURE_ENABLED
+            say({"nvlink_of": bus_id, "end": far_end(handle, link) if up else ""})
+        say({"nvlink_of": bus_id, "fabric": fabric(handle)})
     except pynvml.NVMLError:
-        return []
-    return [end for end in ends if end]
+        return
 
 
 def far_end(handle: Any, link: int) -> str:

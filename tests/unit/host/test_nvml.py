@@ -80,3 +80,22 @@ def test_a_gpu_that_is_not_there(tmp_path: Path) -> None:
     here = host(tmp_path, GpuSpec())
     found = nvml.ask(str(here.nvml), ["0000:ff:00.0"], [], 10)
     assert "error" in found.gpus["0000:ff:00.0"]
+
+
+def test_links_are_told_one_by_one(tmp_path: Path) -> None:
+    """A driver that is slow with each answer is waited for, as with all other questions."""
+    specs = [
+        GpuSpec(links=("0000:41:00.0", "", "switch"), bus="0000:01:00.0"),
+        GpuSpec(links=("0000:01:00.0", "", ""), bus="0000:41:00.0"),
+        GpuSpec(model="NVIDIA L4", bus="0000:81:00.0"),
+    ]
+    here = host(tmp_path, *specs)
+    here.set_delay(0.1)
+    found = ask(here, 1.2)
+    assert found.problem == ""
+    assert [line.get("nvlinks") for line in found.gpus.values()] == [
+        ["0000:41:00.0", "switch"],
+        ["0000:01:00.0"],
+        None,
+    ]
+    assert all(line["memory"] for line in found.gpus.values())

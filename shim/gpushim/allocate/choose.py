@@ -9,7 +9,6 @@ from __future__ import annotations
 from gpushim.allocate.filter import Slot, Table, misfit
 from gpushim.allocate.grant import Grant, grant_named
 from gpushim.allocate.lease import EXCLUSIVE, Booking
-from gpushim.allocate.placement import linked, spaced
 from gpushim.allocate.wish import LINK, SPREAD
 
 TYPE_CHECKING = False
@@ -126,6 +125,8 @@ def _pick(
     free = [slot for slot in fit if table.is_free(slot, wish)]
     if len(free) < count:
         return None
+    from gpushim.allocate.placement import linked, spaced
+
     gpus = [slot.gpu for slot in free]
     if wish.placement == LINK:
         chosen = linked(gpus, count, links, wish.numa != "off")
@@ -181,6 +182,8 @@ def _pick_shared(
     if len(free) < count:
         return None
     if wish.placement == LINK and not wish.mig:
+        from gpushim.allocate.placement import linked
+
         chosen = linked([slot.gpu for slot in free], count, links, wish.numa != "off")
         return [slot for slot in free if slot.gpu in chosen]
     return sorted(free, key=lambda slot: (_size(slot), _emptiness(slot, wish)))[:count]

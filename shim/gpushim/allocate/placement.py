@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 SAME_NODE, OTHER_NODE = 20, 10
 
 # Places that a search tries once it has found a set, before it takes the best so far. Eight of
-# sixteen GPUs take 925 at most in PCIe trees, with NVLink between some or not, and some
-# 2.5 milliseconds; only links without any order take more.
+# sixteen GPUs take less than a thousand in PCIe trees, with NVLink between some or not, and
+# some three milliseconds; only links without any order take more.
 _MOST_STEPS = 1500
 
 
@@ -56,18 +56,17 @@ class _Search:
 
     __slots__ = (
         "adjacent",
-        "before",
         "best",
         "count",
         "degree",
         "factor",
         "found",
         "largest",
+        "least",
         "mates",
         "node_cost",
         "raw",
         "steps",
-        "tops",
         "weight",
     )
 
@@ -86,30 +85,26 @@ class _Search:
         total = sum(self.degree)
         self.factor = total + 1
         self.node_cost = (total + 1) * (total + 2)
-        self.tops = [_sums(sorted(row, reverse=True)) for row in self.weight]
-        self.before = self._twins(nodes)
+        self.least = self._least()
         self.adjacent = [0] * size
         self.found: list[int] = []
         self.best = -1
         self.steps = 0
 
-    def _twins(self, nodes: list[int]) -> list[int]:
-        """For each place the one before it that could as well be taken, as a mask; else 0.
+    def _least(self) -> list[list[int]]:
+        """By how many are still to be added, what each place costs at least, before any is chosen.
 
-        Such two have the same links to all others, so that a set with the later one and without
-        the earlier one need not be looked at.
+        The links between those to be added are each counted from both ends, so half of each one's
+        best ones is the most that they can be.
         """
-        masks = [0] * len(nodes)
-        for later in range(len(nodes)):
-            for earlier in reversed(range(later)):
-                if nodes[earlier] == nodes[later] and all(
-                    self.raw[earlier][x] == self.raw[later][x]
-                    for x in range(len(nodes))
-                    if x not in (earlier, later)
-                ):
-                    masks[later] = 1 << earlier
-                    break
-        return masks
+        tops = [_sums(sorted(row, reverse=True)) for row in self.weight]
+        return [
+            [
+                degree * self.factor - (sums[max(need - 1, 0)] + 1) // 2 * (self.factor + 1)
+                for degree, sums in zip(self.degree, tops, strict=True)
+            ]
+            for need in range(self.count + 1)
+        ]
 
     def best_set(self) -> list[int]:
         every = (1 << len(self.raw)) - 1
@@ -120,7 +115,7 @@ class _Search:
             ]
             if self._exists(every, self.count):
                 break
-        self._extend([], 0, 0, 0, every, [0] * len(self.raw))
+        self._extend([], 0, 0, every, [0] * len(self.raw))
         return self.found
 
     def _exists(self, candidates: int, need: int) -> bool:
@@ -135,12 +130,12 @@ class _Search:
         return False
 
     def _extend(
-        self, chosen: list[int], mask: int, near: int, cost: int, candidates: int, inner: list[int]
+        self, chosen: list[int], near: int, cost: int, candidates: int, inner: list[int]
     ) -> None:
         """Looks at all sets that have `chosen` and more of the candidates, in their order.
 
-        mask, cost: of what is chosen; near: all places on its nodes; inner: for each place, its
-        links to the chosen.
+        near: all places on the nodes of what is chosen; cost: of it; inner: for each place, its
+        links to it.
         """
         need = self.count - len(chosen)
         if need == 0:
@@ -157,15 +152,12 @@ class _Search:
             lowest = candidates & -candidates
             candidates ^= lowest
             place = lowest.bit_length() - 1
-            if self.before[place] & ~mask:
-                continue
             added = (self.degree[place] - inner[place]) * self.factor - inner[place]
             if not near & lowest:
                 added += self.node_cost
             row = self.weight[place]
             self._extend(
                 [*chosen, place],
-                mask | lowest,
                 near | self.mates[place],
                 cost + added,
                 candidates & self.adjacent[place],
@@ -173,21 +165,17 @@ class _Search:
             )
 
     def _can_win(self, candidates: int, need: int, near: int, cost: int, inner: list[int]) -> bool:
-        """Whether a set may come of this that is better than the best so far.
-
-        The links between those that are still to be added are each counted from both ends, so half
-        of each one's best ones is the most that they can be.
-        """
+        """Whether a set may come of this that is better than the best so far."""
         outside = need - (candidates & near).bit_count()
         if outside > 0:
             cost += -(-outside // self.largest) * self.node_cost
+        least, each = self.least[need], self.factor + 1
         bounds = []
         while candidates:
             lowest = candidates & -candidates
             candidates ^= lowest
             place = lowest.bit_length() - 1
-            gained = inner[place] + (self.tops[place][need - 1] + 1) // 2
-            bounds.append(self.degree[place] * self.factor - gained * (self.factor + 1))
+            bounds.append(least[place] - inner[place] * each)
         bounds.sort()
         return cost + sum(bounds[:need]) < self.best
 

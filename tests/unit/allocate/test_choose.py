@@ -134,6 +134,7 @@ FITS = [
     (wish("device=1", model="*A6000*"), "1"),
     (wish("all", compute_capability=">=8.0"), "0,1"),
     (wish("all", model="*H100*"), "never"),
+    (wish("all", mode="exclusive", model="*GeForce*"), "0,3"),
     (wish("5"), "never"),
     (wish("device=none"), ""),
 ]
@@ -176,6 +177,9 @@ def test_what_is_broken_or_kept_out_is_never_chosen() -> None:
     assert box.names(wish("1")) == "2"
     assert box.names(wish("7")) == "never"
     assert box.names(wish("all")) == "2,3,4,5,6,7"
+    cut = machine("mig_host")
+    assert cut.names(wish("1", mig="1g.10gb"), kept_out={cut.uuid("0"): "drained"}) == "1:0"
+    assert cut.names(wish("1", mig="1g.10gb"), kept_out={cut.uuid("0:2"): "drained"}) == "0:3"
     drained = {box.uuid("2"): "drained", box.uuid("3"): "quarantined"}
     assert box.names(wish("4"), kept_out=drained) == "4,5,6,7"
     assert box.names(wish("1", memory="1g"), kept_out=drained) == "4"
@@ -244,6 +248,10 @@ def test_pack_fills_spread_levels() -> None:
     assert box.names(wish("1", memory="8g", placement="spread"), leases) == "0"
     assert box.names(wish("3", memory="8g", placement="spread"), leases) == "0,1,2"
     assert box.names(wish("2", memory="8g", placement="link"), leases) == "0,1"
+    many = [box.lease(str(place), "0", SHARED, GIB) for place in range(3)]
+    many += [box.lease(name, name, SHARED, 40 * GIB) for name in "123"]
+    assert box.names(wish("1", memory="8g", placement="spread"), many) == "0"
+    assert box.names(wish("1", mode="shared", placement="spread"), many) == "1"
     # With counts = "spread": who shares counts, since nobody said how much.
     some = [box.lease(str(place), name, SHARED) for place, name in enumerate("0012")]
     assert box.names(wish("1", counts="spread"), some) == "3"
@@ -303,6 +311,9 @@ def test_mig_devices_and_the_gpus_that_they_are_a_part_of() -> None:
     assert box.names(wish("1", mig="1g.10gb"), node) == "0:2"
     assert box.names(wish("device=0", memory="1g"), []) == "never"
     assert box.names(wish("1", mig="1g.10gb", placement="spread"), part) == "1:0"
+    assert box.names(wish("2", mig="1g.10gb", placement="spread")) == "0:2,1:0"
+    assert box.names(wish("4", mig="1g.10gb"), [box.lease("a", "1:0,1:1")]) == "1:2,1:3,1:4,1:5"
+    assert box.names(wish("2", mig="1g.10gb"), [box.lease("a", "0:0,1:6")]) == "0:2,0:3"
 
 
 def test_shares_of_mig_devices() -> None:
@@ -314,6 +325,8 @@ def test_shares_of_mig_devices() -> None:
     assert box.names(wish("1", mig="1g.10gb", memory="50g"), leases) == "never"
     assert box.names(wish("1", mig="1g.10gb", mode="shared", placement="spread"), leases) == "0:2"
     assert box.names(wish("1", mig="1g.10gb"), leases) == "0:2"
+    # What the driver keeps of a GPU is no part of what a MIG device has.
+    assert box.names(wish("1", mig="1g.10gb", memory="9g"), reserve=GIB) == "0:2"
 
 
 def test_mig_devices_without_nodes_are_never_chosen() -> None:
@@ -395,6 +408,21 @@ def test_only_leases_in_the_way_are_asked_whether_they_live() -> None:
     assert alive.asked == ["s0", "s1", "s2"]
 
 
+def test_larger_mig_devices_are_not_asked_about_while_there_are_smaller_ones() -> None:
+    box = machine("mig_host")
+    leases = [box.lease("large", "0:0"), box.lease("small", "0:2"), box.lease("next", "0:3")]
+    alive = Alive("small")
+    assert box.names(wish("1", mig="1g.10gb"), leases, alive=alive) == "0:2"
+    assert alive.asked == ["small", "next"]
+
+
+def test_where_shares_are_spread_all_are_asked() -> None:
+    box = machine("a100_pcie4")
+    leases = [box.lease(str(place), name, SHARED) for place, name in enumerate("1122330")]
+    assert box.names(wish("1", counts="spread"), leases) == "0"
+    assert box.names(wish("1", counts="spread"), leases, alive=Alive("2", "3")) == "2"
+
+
 def test_dead_shares_make_room() -> None:
     box = machine("a100_pcie4")
     leases = [box.lease("a", "0", SHARED, 40 * GIB), box.lease("b", "0", SHARED, 40 * GIB)]
@@ -417,6 +445,10 @@ def test_a_refusal_names_the_leases_that_live_in_the_way() -> None:
     assert [lease.name for lease in found.leases] == ["a", "c"]
     assert [slot.gpu.index for slot in found.free] == [1, 3]
     assert not found.never
+    shares = [box.lease("a", "0", SHARED, GIB), *[box.lease(x, y) for x, y in ("b1", "c2", "d3")]]
+    found = box.choose(wish("2", memory="8g"), shares)
+    assert isinstance(found, Refusal)
+    assert [lease.name for lease in found.leases] == ["b", "c", "d"]
     found = box.choose(wish("2", model="*H100*"), leases)
     assert isinstance(found, Refusal)
     assert found.never

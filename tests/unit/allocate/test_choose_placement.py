@@ -188,7 +188,7 @@ def test_eight_of_sixteen_are_found_by_a_bounded_search(
 ) -> None:
     """The search ends by itself well before its bound, so that what it finds is the best.
 
-    A thousand steps take less than 3 ms in CPython 3.11 on the machine where this was written.
+    A thousand steps take 3 ms in CPython 3.11 on the machine where this was written.
     """
     from gpushim.allocate import placement
 

@@ -128,7 +128,9 @@ def test_elements_are_replaced_removed_and_appended(items: str, data: st.DataObj
             expected.append(new)
     expected.append("end")
     assert json.loads(result)["l"] == expected
-    kept = [items[b:e] for n, (b, e) in enumerate(elements(items, 0, 100)) if n not in replaced]
+    stay = [n for n in range(len(values)) if isinstance(replaced.get(n, Before([])), Before)]
+    places_of = elements(items, 0, 100)
+    kept = [items[places_of[n][0] : places_of[n][1]] for n in stay]
     start = result.index("[")
     assert [result[b:e] for b, e in elements(result, start, 100) if result[b:e] in kept] == kept
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 from ..request.nvidia import brief
@@ -116,4 +117,10 @@ def edit_lines(edits: dict[str, Any]) -> list[str]:
     lines += [f"extra group {gid}" for gid in edits["additionalGids"]]
     lines += [f"removed device {path}" for path in edits.get("removeDevices", [])]
     lines += [f"removed mount {path}" for path in edits.get("removeMounts", [])]
+    lines += [
+        f"network interface {device['hostInterfaceName']} as {device['name']}"
+        for device in edits.get("netDevices", [])
+    ]
+    if edits.get("intelRdt"):
+        lines.append(f"intelRdt {json.dumps(edits['intelRdt'])}")
     return lines

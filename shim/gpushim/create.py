@@ -61,7 +61,7 @@ def create(call: Call) -> None:
     call.log.step("edits")
 
     # The spec comes last: if either fails, it is as it was, and so is all else.
-    decision.keep(call, bundle, request, given)
+    decision.keep(call, bundle, given)
     call.log.step("record")
     try:
         store(bundle, text, {"grant": decision.note(given)})
@@ -90,7 +90,7 @@ def _adopt(
     call.log.fields["request"] = request.to_json()
     call.log.fields["grant"] = grant.to_json()
     try:
-        decision.keep(call, bundle, request, Given(grant, by_engine=True))
+        decision.keep(call, bundle, Given(grant, by_engine=True))
     except GpushimError as error:
         call.log.warn(str(error))  # it has its devices all the same
     call.log.write("info", "granted by the engine", dumps)

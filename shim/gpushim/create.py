@@ -15,6 +15,7 @@ from gpushim.decision import Given
 from gpushim.errors import GpushimError, why
 from gpushim.granting import decide
 from gpushim.inject.container import describe
+from gpushim.inject.gpus import VENDOR_HOOKS
 from gpushim.injection import edits_for, without_gpu
 from gpushim.oci.apply import apply
 from gpushim.oci.bundle import MAX_SIZE, Bundle, UnreadableSpec, load, restore_original, store
@@ -47,7 +48,8 @@ def create(call: Call) -> None:
     container = describe(bundle, asked.environment)
     request = understood.request
     if request is None:
-        _leave_as_it_was(bundle)
+        if not _keep_vendor_hooks_out(bundle, container):
+            _leave_as_it_was(bundle)
         if not _adopt(call, bundle, asked, container, understood):
             _forget_former(call)
         return
@@ -70,6 +72,17 @@ def create(call: Call) -> None:
         raise
     call.log.step("spec")
     call.log.write("info", "granted", dumps)
+
+
+def _keep_vendor_hooks_out(bundle: Bundle, container: Container) -> bool:
+    """Takes the hooks out that Docker's --gpus adds for the vendor's toolkit; whether any is there.
+
+    They would give a GPU by rules of their own to a container that is to have none.
+    """
+    if not any(hook in VENDOR_HOOKS for hook in container.hooks):
+        return False
+    store(bundle, apply_to(bundle, without_gpu(container)), {"grant": []})
+    return True
 
 
 def _adopt(

@@ -181,8 +181,11 @@ def _count(
     asked = f"{count} {'GPU was' if count == 1 else 'GPUs were'} asked for"
     asked += f" by {request.sources['devices']}"
     if len(fit) < count:
+        words = ("works", "work")
+        if fit and any(gpu.mig_enabled for gpu in gpus):
+            words = ("works and is not in MIG mode", "work and are not in MIG mode")
         raise Unavailable(
-            f"{asked}, but {_so_many(len(fit), 'works', 'work')}: {_table(gpus)}.",
+            f"{asked}, but {_so_many(len(fit), *words)}: {_table(gpus)}.",
             "Ask for fewer, or for MIG devices by name."
             if any(gpu.mig_devices for gpu in gpus)
             else "Ask for fewer.",

@@ -165,6 +165,11 @@ def _by_device_requests(asked: Asked, config: Config) -> Wanted | None:
 
     assert asked.record is not None
     requests = dockerrecord.gpu_requests(asked.record)
+    if any("gpus" in request.options for request in requests):
+        raise GpushimError(
+            "A device request says by itself which GPUs are wanted, and has the option gpus, too.",
+            "Leave the option out; a count or ids (--gpus 2, --gpus device=0,1) do.",
+        )
     ids = [name for request in requests for name in request.ids]
     counts = [request.count for request in requests if not request.ids]
     if ids and any(counts):

@@ -313,7 +313,7 @@ def test_counts(gpus: list[Gpu], count: int, names: list[str]) -> None:
     ("gpus", "count", "said"),
     [
         (machine(), 4, "4 GPUs were asked for by option --gpus 4, but only 3 work: 0 = "),
-        (cut(), 2, "but only 1 works: 0 = "),
+        (cut(), 2, "but only 1 works and is not in MIG mode: 0 = "),
         (cut()[:1], 1, "1 GPU was asked for by option --gpus 1, but no whole one works: 0 = "),
         ([], 1, "this machine has no GPU"),
     ],

@@ -299,7 +299,8 @@ def test_names(prefix: str, where: str) -> None:
         with pytest.raises(GpushimError) as caught:
             from_names([(f"{prefix}{key}", "1")], prefix, where)
         guess = f" (did you mean {prefix}{nearest}?)" if nearest else ""
-        assert caught.value.sentence == f"The {where} {prefix}{key} is not known to gpushim{guess}."
+        shown = f"{prefix}{key}" if prefix else f"'{key}'"
+        assert caught.value.sentence == f"The {where} {shown} is not known to gpushim{guess}."
         assert f"{prefix}memory, " in caught.value.hint
 
 

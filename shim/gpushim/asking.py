@@ -78,7 +78,7 @@ def understand(call: Call, asked: Asked) -> Understood:
         asked.cdi = from_annotations(asked.annotations, prefixes)
     found.request, warnings = read_request(asked, found.config)
     request = found.request
-    needs_driver = request.driver if request is not None else bool(asked.nodes)
+    needs_driver = request.driver if request is not None else asked.has_nodes
     if needs_driver and found.snapshot is None and found.problem is None:
         _obtain(call, found)
     if needs_driver and found.snapshot is not None:

@@ -77,6 +77,11 @@ class Asked:
         self.problems: list[str] = []
 
     @property
+    def has_nodes(self) -> bool:
+        """Whether the spec has nodes of NVIDIA's, and not only some to draw with, as others' do."""
+        return any(str(node["path"]).startswith(_NODES) for node in self.nodes)
+
+    @property
     def has_record(self) -> bool:
         """Whether Docker's record says something about GPUs."""
         if self.record is None:
@@ -158,7 +163,7 @@ def may_ask(asked: Asked) -> bool:
     """Whether anything was said that can be a request by some configuration."""
     return (
         asks_for_sure(asked)
-        or any(str(node["path"]).startswith(_NODES) for node in asked.nodes)
+        or asked.has_nodes
         or any(entry.startswith("DOCKER_RESOURCE_") for entry in asked.environment)
         or any(DEVICE_LISTS in destination for _, destination in asked.mounts)
         or any("/" in str(value) and "=" in str(value) for value in asked.annotations.values())

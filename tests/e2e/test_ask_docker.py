@@ -264,6 +264,16 @@ def test_who_asks_for_nothing(
     assert started() == 1
 
 
+def test_none_by_the_gpus_option(dgx: Machine, engine: PrivateDockerd) -> None:
+    """B34: an image's own `all` does not count, nor does the vendor's hook that Docker adds."""
+    image = engine.import_image("busybox", ["ENV NVIDIA_VISIBLE_DEVICES=all"])
+    words = ["run", "--rm", "--network=none", "--gpus=0", image]
+    seen = engine.docker(*words, *LOOK, check=True).stdout
+    assert devices(seen) == {}
+    assert variables(seen)["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert not (engine.base / "hook-ran").exists()
+
+
 def test_explain_after_a_restart_and_by_another_name(
     dgx: Machine, engine: PrivateDockerd, explain: Callable[[str], str]
 ) -> None:

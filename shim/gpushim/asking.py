@@ -89,6 +89,7 @@ def understand(call: Call, asked: Asked) -> Understood:
         call.log.fields["request"] = request.to_json()
     elif warnings:
         call.log.write("warning", "no GPU was given", dumps)
+        _keep_reason(call, warnings)
     return found
 
 
@@ -123,3 +124,15 @@ def configure_log(call: Call, config: Config) -> None:
     call.log.level = config.text("runtime.log-level")
     call.log.max_size = config.size("runtime.log-max-size")
     call.log.fields["id"] = call.invocation.container_id
+
+
+def _keep_reason(call: Call, warnings: list[str]) -> None:
+    """Keeps why a container was left without a GPU, for `gpushimctl explain`."""
+    from gpushim import refusals
+
+    name = call.log.fields.get("name", "")
+    data = {"name": name, "sentence": " ".join(warnings), "hint": "", "runs": True}
+    try:
+        refusals.write(call.places.refusals, call.invocation.container_id, data)
+    except OSError:
+        pass  # the log has it

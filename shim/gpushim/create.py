@@ -143,7 +143,7 @@ def _give(
             raise understood.problem
         snapshot, grant, facts = decide(call, understood.snapshot, request)
     except GpushimError as error:
-        if not request.keys.get("optional"):
+        if not request.keys.get("optional") or _misspelt(request):
             raise
         call.log.warn(f"The container starts without a GPU, which is optional for it: {error}")
         edits = without_gpu(container)
@@ -156,6 +156,13 @@ def _give(
     edits, given.library_path = edits_for(call, asked, container, snapshot, request, grant, facts)
     given.edits.extend(edits)
     return given
+
+
+def _misspelt(request: Request) -> bool:
+    """Whether a name can mean no GPU of any machine's: then it is not for want of one."""
+    from gpushim.request.keyvalues import is_name
+
+    return not all(is_name(name) for name in request.devices)
 
 
 def _load(call: Call) -> Bundle | None:

@@ -31,6 +31,8 @@ def tell(data: dict[str, Any]) -> list[str]:
 
 
 def _refused(data: dict[str, Any]) -> list[str]:
+    if data.get("runs"):
+        return [f"Granted: nothing. {data['sentence']}"]
     when = datetime.datetime.fromtimestamp(data["refused"]).astimezone()
     lines = [f"  refused: {when.isoformat(sep=' ', timespec='seconds')}"]
     if data.get("request"):

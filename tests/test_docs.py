@@ -64,17 +64,19 @@ def test_every_document_can_be_reached() -> None:
         assert f"docs/{path.name}" in readme, f"README.md does not lead to {path.name}"
 
 
-def verbs() -> dict[str, argparse.ArgumentParser]:
-    for action in cli.parser()._actions:
+def verbs(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
+    """The verbs of a command line, or the actions of a verb; empty for one that has none."""
+    for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
-    raise AssertionError("gpushimctl has no verbs")
+    return {}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=ids)
 def test_commands_exist(path: Path) -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    known = verbs()
+    known = verbs(cli.parser())
+    assert known
     for line in code(path):
         words = line.partition("#")[0].split()
         for position, word in enumerate(words):
@@ -83,9 +85,14 @@ def test_commands_exist(path: Path) -> None:
                 assert rest[0] in targets, line
             if word.rpartition("/")[2] == "gpushimctl" and rest and rest[0][:1].isalpha():
                 assert rest[0] in known, line
-                options = known[rest[0]]._option_string_actions
-                for option in rest[1:]:
-                    assert not option.startswith("--") or option in options, line
+                parser, options = known[rest[0]], rest[1:]
+                actions = verbs(parser)
+                if actions and options:
+                    assert options[0] in actions, line
+                    parser, options = actions[options[0]], options[1:]
+                for option in options:
+                    known_here = parser._option_string_actions
+                    assert not option.startswith("--") or option in known_here, line
 
 
 def test_keys_in_documents_exist() -> None:

@@ -8,7 +8,7 @@ from gpushim.oci.jsontext import dumps
 from gpushim.request.gather import asks_for_sure, gather, may_ask
 from gpushim.request.nvidia import DEFAULT_CAPABILITIES
 from gpushim.request.read import read_request
-from gpushim.snapshot import known_config, obtain
+from gpushim.snapshot import known_config, load, obtain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,20 +61,12 @@ def understand(call: Call, asked: Asked) -> Understood:
     leave without a GPU.
     """
     found = Understood()
-    try:
-        found.snapshot = obtain(call.places, capability_key(list(DEFAULT_CAPABILITIES)))
-        found.config = found.snapshot.config
-    except GpushimError as error:
-        found.problem = error
-        found.config = known_config(call.places)
+    _configuration(call, found)
     if found.config is None:
         if asks_for_sure(asked) and found.problem is not None:
             raise found.problem
         return found
     configure_log(call, found.config)
-    if found.snapshot is not None:
-        call.log.warnings += found.snapshot.problems
-    call.log.step("snapshot")
     if found.config.flag("request.docker-records"):
         call.log.warnings += asked.problems
     else:
@@ -85,12 +77,46 @@ def understand(call: Call, asked: Asked) -> Understood:
 
         asked.cdi = from_annotations(asked.annotations, prefixes)
     found.request, warnings = read_request(asked, found.config)
+    request = found.request
+    needs_driver = request.driver if request is not None else asked.has_nodes
+    if needs_driver and found.snapshot is None and found.problem is None:
+        _obtain(call, found)
+    if needs_driver and found.snapshot is not None:
+        call.log.warnings += found.snapshot.problems
+    call.log.step("snapshot")
     call.log.warnings += warnings
-    if found.request is not None:
-        call.log.fields["request"] = found.request.to_json()
+    if request is not None:
+        call.log.fields["request"] = request.to_json()
     elif warnings:
         call.log.write("warning", "no GPU was given", dumps)
+        _keep_reason(call, warnings)
     return found
+
+
+def _configuration(call: Call, found: Understood) -> None:
+    """Finds the configuration, without a look at the machine where it is known already.
+
+    That look may wait for a driver, which most requests need and others shall not wait for.
+    """
+    try:
+        found.snapshot = load(call.places)
+        if found.snapshot is not None:
+            found.config = found.snapshot.config
+            return
+    except GpushimError as error:
+        found.problem = error
+    found.config = known_config(call.places)
+    if found.config is None and found.problem is None:
+        _obtain(call, found)
+        found.config = found.snapshot.config if found.snapshot else known_config(call.places)
+
+
+def _obtain(call: Call, found: Understood) -> None:
+    """The snapshot as of now, or the reason why there is none."""
+    try:
+        found.snapshot = obtain(call.places, capability_key(list(DEFAULT_CAPABILITIES)))
+    except GpushimError as error:
+        found.problem = error
 
 
 def configure_log(call: Call, config: Config) -> None:
@@ -98,3 +124,15 @@ def configure_log(call: Call, config: Config) -> None:
     call.log.level = config.text("runtime.log-level")
     call.log.max_size = config.size("runtime.log-max-size")
     call.log.fields["id"] = call.invocation.container_id
+
+
+def _keep_reason(call: Call, warnings: list[str]) -> None:
+    """Keeps why a container was left without a GPU, for `gpushimctl explain`."""
+    from gpushim import refusals
+
+    name = call.log.fields.get("name", "")
+    data = {"name": name, "sentence": " ".join(warnings), "hint": "", "runs": True}
+    try:
+        refusals.write(call.places.refusals, call.invocation.container_id, data)
+    except OSError:
+        pass  # the log has it

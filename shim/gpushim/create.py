@@ -15,6 +15,7 @@ from gpushim.decision import Given
 from gpushim.errors import GpushimError, why
 from gpushim.granting import decide
 from gpushim.inject.container import describe
+from gpushim.inject.gpus import VENDOR_HOOKS
 from gpushim.injection import edits_for, without_gpu
 from gpushim.oci.apply import apply
 from gpushim.oci.bundle import MAX_SIZE, Bundle, UnreadableSpec, load, restore_original, store
@@ -47,7 +48,8 @@ def create(call: Call) -> None:
     container = describe(bundle, asked.environment)
     request = understood.request
     if request is None:
-        _leave_as_it_was(bundle)
+        if not _keep_vendor_hooks_out(bundle, container):
+            _leave_as_it_was(bundle)
         if not _adopt(call, bundle, asked, container, understood):
             _forget_former(call)
         return
@@ -61,7 +63,7 @@ def create(call: Call) -> None:
     call.log.step("edits")
 
     # The spec comes last: if either fails, it is as it was, and so is all else.
-    decision.keep(call, bundle, request, given)
+    decision.keep(call, bundle, given)
     call.log.step("record")
     try:
         store(bundle, text, {"grant": decision.note(given)})
@@ -70,6 +72,17 @@ def create(call: Call) -> None:
         raise
     call.log.step("spec")
     call.log.write("info", "granted", dumps)
+
+
+def _keep_vendor_hooks_out(bundle: Bundle, container: Container) -> bool:
+    """Takes the hooks out that Docker's --gpus adds for the vendor's toolkit; whether any is there.
+
+    They would give a GPU by rules of their own to a container that is to have none.
+    """
+    if not any(hook in VENDOR_HOOKS for hook in container.hooks):
+        return False
+    store(bundle, apply_to(bundle, without_gpu(container)), {"grant": []})
+    return True
 
 
 def _adopt(
@@ -90,7 +103,7 @@ def _adopt(
     call.log.fields["request"] = request.to_json()
     call.log.fields["grant"] = grant.to_json()
     try:
-        decision.keep(call, bundle, request, Given(grant, by_engine=True))
+        decision.keep(call, bundle, Given(grant, by_engine=True))
     except GpushimError as error:
         call.log.warn(str(error))  # it has its devices all the same
     call.log.write("info", "granted by the engine", dumps)
@@ -130,7 +143,7 @@ def _give(
             raise understood.problem
         snapshot, grant, facts = decide(call, understood.snapshot, request)
     except GpushimError as error:
-        if not request.keys.get("optional"):
+        if not request.keys.get("optional") or _misspelt(request):
             raise
         call.log.warn(f"The container starts without a GPU, which is optional for it: {error}")
         edits = without_gpu(container)
@@ -143,6 +156,13 @@ def _give(
     edits, given.library_path = edits_for(call, asked, container, snapshot, request, grant, facts)
     given.edits.extend(edits)
     return given
+
+
+def _misspelt(request: Request) -> bool:
+    """Whether a name can mean no GPU of any machine's: then it is not for want of one."""
+    from gpushim.request.keyvalues import is_name
+
+    return not all(is_name(name) for name in request.devices)
 
 
 def _load(call: Call) -> Bundle | None:

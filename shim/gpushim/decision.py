@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gpushim.host.model import Gpu
     from gpushim.main import Call
     from gpushim.oci.bundle import Bundle
-    from gpushim.request.request import Request
 
 
 class Given:
@@ -67,8 +66,11 @@ def note(given: Given) -> list[dict[str, object]]:
     ]
 
 
-def keep(call: Call, bundle: Bundle, request: Request, given: Given) -> None:
-    """Keeps the decision for exec and explain, and drops those of containers that are gone."""
+def keep(call: Call, bundle: Bundle, given: Given) -> None:
+    """Keeps the decision for exec and explain, and drops those of containers that are gone.
+
+    Request, grant and edits are those that were noted for the log.
+    """
     places = call.places
     records.collect(places.containers)
     data = {
@@ -78,9 +80,9 @@ def keep(call: Call, bundle: Bundle, request: Request, given: Given) -> None:
         "config": bundle.config_path,
         "creator": [posix.getpid(), call.given.start_time],
         "created": int(time.time()),
-        "request": request.to_json(),
-        "grant": (given.grant or Grant([], [])).to_json(),
-        "edits": given.edits.to_json(),
+        "request": call.log.fields["request"],
+        "grant": call.log.fields.get("grant") or Grant([], []).to_json(),
+        "edits": call.log.fields.get("edits") or given.edits.to_json(),
         "library_path": given.library_path,
         "variables": given.variables,
         "has_driver": given.grant is not None,

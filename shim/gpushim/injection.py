@@ -62,11 +62,24 @@ def edits_for(
     device_edits(edits, config.text("host.dev-root"), facts)
     _extras(call, edits, container, snapshot, request, grant)
     if asked.nodes and not container.privileged:
-        from gpushim.inject.injected import take_out
+        from gpushim.inject.injected import DRI, take_out
 
+        drawing = []
+        if any(str(node["path"]).startswith(DRI) for node in asked.nodes):
+            from gpushim.host import drm
+
+            sys_root = config.text("host.sys-root")
+            every = [drm.nodes(sys_root, gpu.bus_id) for gpu in snapshot.inventory.gpus]
+            drawing = [name for names in every for name in names]
         version = snapshot.inventory.driver_version
         call.log.warnings += take_out(
-            edits, container, asked.nodes, asked.mounts, version, call.places.driver_trees
+            edits,
+            container,
+            asked.nodes,
+            asked.mounts,
+            version,
+            call.places.driver_trees,
+            drawing,
         )
     call.log.warnings += _warnings(container, snapshot, grant, facts)
     if not request.mig_config:  # who partitions GPUs needs them as they are

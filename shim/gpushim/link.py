@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.util
 import marshal
 import os
 import sys
@@ -25,6 +26,20 @@ MODULES = {
     "exec": ("gpushim.execute", "gpushim.main"),
     "create": ("gpushim.create", "gpushim.main"),
 }
+
+# What the create path imports inside functions and many containers need: those of CUDA images,
+# those that ask by UUIDs, labels or CDI names. Each costs all others a little, since it is read.
+LATER = (
+    "gpushim.allocate.names",
+    "gpushim.cdi",
+    "gpushim.cdi.names",
+    "gpushim.inject.compat",
+    "gpushim.inject.compatnote",
+    "gpushim.request.dockerrecord",
+    "gpushim.request.keys",
+    "gpushim.request.keyvalues",
+    "gpushim.request.requirements",
+)
 
 
 class Bare(ast.NodeTransformer):
@@ -89,29 +104,37 @@ def link(code: str, kind: str) -> str:
             importlib.import_module(name)
     finally:
         sys.meta_path.remove(recorder)
-    from gpushim.linked import path_of
+    from gpushim.linked import CREATE, path_of
 
+    made = [
+        _part(code, it.__name__, it.__file__ or "", hasattr(it, "__path__")) for it in recorder.done
+    ]
+    later = {}
+    for name in LATER if kind == CREATE else ():
+        spec = importlib.util.find_spec(name)
+        assert spec is not None and spec.origin, name
+        is_package = spec.submodule_search_locations is not None
+        _, *facts, body = _part(code, name, spec.origin, is_package)
+        later[name] = (*facts, marshal.dumps(body))
     target = path_of(code, kind)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     temporary = f"{target}.{os.getpid()}"
     with open(temporary, "wb") as file:
-        file.write(marshal.dumps((sys.hexversion, [_part(code, it) for it in recorder.done])))
+        file.write(marshal.dumps((sys.hexversion, made, later)))
     os.chmod(temporary, 0o644)
     os.replace(temporary, target)
     return target
 
 
-def _part(code: str, module: ModuleType) -> Part:
-    path = module.__file__ or ""
+def _part(code: str, name: str, path: str, is_package: bool) -> Part:
     source = os.stat(path)
     with open(path, encoding="utf-8") as file:
         text = file.read()
     # Docstrings are for readers of the source; without them a fifth less is read in each call.
     tree = Bare().visit(ast.parse(text, path))
     body = compile(tree, path, "exec", dont_inherit=True, optimize=2)
-    is_package = hasattr(module, "__path__")
     relative = os.path.relpath(path, code)
-    return module.__name__, is_package, relative, (source.st_size, source.st_mtime_ns), body
+    return name, is_package, relative, (source.st_size, source.st_mtime_ns), body
 
 
 if __name__ == "__main__":

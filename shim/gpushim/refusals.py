@@ -1,7 +1,7 @@
-"""Why containers were refused, kept for `gpushimctl explain`: the latest ones, one file each.
+"""Why containers were refused or left without a GPU, for `gpushimctl explain`: the latest ones.
 
 A refused container leaves no bundle and no state behind, and what Docker shows of a sentence is
-gone with the terminal. Written on failure only.
+gone with the terminal. Written for these few only, one file each.
 """
 
 from __future__ import annotations

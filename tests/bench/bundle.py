@@ -31,6 +31,32 @@ def gpu_spec(rootfs: Path, fixture: str) -> dict[str, Any]:
     return spec
 
 
+def label_spec(rootfs: Path, fixture: str, containers: Path) -> dict[str, Any]:
+    """The spec of a container of Docker's that asks for every GPU by a label.
+
+    Nothing of that is in it: the label is in Docker's own record, beside the files that it mounts.
+    """
+    spec = gpu_spec(rootfs, fixture)
+    spec["process"]["env"] = [
+        entry for entry in spec["process"]["env"] if not entry.startswith("NVIDIA_VISIBLE")
+    ]
+    for name in ("resolv.conf", "hostname", "hosts"):
+        mount = {"destination": f"/etc/{name}", "type": "bind", "source": f"{containers}/ID/{name}"}
+        spec["mounts"].append({**mount, "options": ["rbind", "rprivate"]})
+    return spec
+
+
+def cdi_spec(rootfs: Path, fixture: str, gpus: int) -> dict[str, Any]:
+    """The spec of one that asks for every GPU by CDI names in an annotation."""
+    spec = gpu_spec(rootfs, fixture)
+    spec["process"]["env"] = [
+        entry for entry in spec["process"]["env"] if not entry.startswith("NVIDIA_VISIBLE")
+    ]
+    names = ",".join(f"nvidia.com/gpu={index}" for index in range(gpus))
+    spec["annotations"] = {"cdi.k8s.io/bench": names}
+    return spec
+
+
 def large_spec(rootfs: Path, fixture: str) -> dict[str, Any]:
     """A spec of 4 MB that asks for every GPU, large in all of its parts that can be.
 
@@ -61,11 +87,16 @@ def large_spec(rootfs: Path, fixture: str) -> dict[str, Any]:
 
 
 class Bundle:
-    """A bundle whose root is an overlay on an image, as an engine's is."""
+    """A bundle whose root is an overlay on an image, as an engine's is.
 
-    def __init__(self, path: Path, image: Path) -> None:
+    records: where Docker's own records of containers are kept, one of which is made for each
+    container; None for another engine's.
+    """
+
+    def __init__(self, path: Path, image: Path, records: Path | None = None) -> None:
         self.path = path
         self.rootfs = path / "rootfs"
+        self.records = records
         self._image = image
         self._layers = path / "layers"
         self.spec: dict[str, Any] = {}
@@ -95,7 +126,24 @@ class Bundle:
         text = self._text.replace(
             b'"cgroupsPath": ""', b'"cgroupsPath": "/%s"' % container.encode()
         )
+        if self.records is not None:
+            text = text.replace(b"/ID/", b"/%s/" % container.encode())
+            self._record(self.records / container, container)
         (self.path / "config.json").write_bytes(text)
+
+    def _record(self, directory: Path, container: str) -> None:
+        """What Docker 28 keeps of a container that was given a label, in its essentials."""
+        directory.mkdir(parents=True)
+        config = {
+            "ID": container,
+            "Name": "/bench",
+            "Config": {"Env": self.spec["process"]["env"], "Labels": {"gpushim.gpus": "all"}},
+        }
+        (directory / "config.v2.json").write_text(json.dumps(config, separators=(",", ":")))
+        host = {"Binds": None, "DeviceRequests": None, "CgroupParent": ""}
+        (directory / "hostconfig.json").write_text(json.dumps(host, separators=(",", ":")))
+        for name in ("resolv.conf", "hostname", "hosts"):
+            (directory / name).write_text("")
 
     def read(self) -> dict[str, Any]:
         """Return config.json as it is now."""

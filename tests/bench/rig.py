@@ -35,8 +35,8 @@ class Installation:
 class Rig:
     """Everything that the bench needs to be there; `close` takes all of it away.
 
-    work: a tmpfs; state: the low-level runtime's state root, with the same name and place as the
-    test harness's, which clears up after a killed one.
+    work: a tmpfs; docker: a data root of Docker's in it; state: the low-level runtime's state root,
+    with the same name and place as the test harness's, which clears up after a killed one.
     """
 
     def __init__(self) -> None:
@@ -49,6 +49,7 @@ class Rig:
         self.directory = workspace.make("bench", Path("/var/tmp"))
         try:
             self.work, self.state = self.directory / "work", self.directory / "root"
+            self.docker = self.work / "docker"
             for path in (self.work, self.state):
                 path.mkdir()
                 run("mount", "-n", "-t", "tmpfs", "-o", "mode=755", "gpushim-bench", path)
@@ -94,6 +95,9 @@ class Rig:
         root = self.work / f"{host.root.name}{'-alone' if alone else ''}.root"
         root.mkdir()
         low_level = self.programs["noop"] if alone else self.runc
+        (root / "etc/docker").mkdir(parents=True)
+        settings = {"data-root": str(self.docker)}
+        (root / "etc/docker/daemon.json").write_text(json.dumps(settings))
         config = root / "wanted.toml"
         config.write_text(f'[runtime]\nlow-level-runtimes = ["{low_level}"]\n\n{host.toml()}')
         self.gpushimctl(root, "install", "--no-docker", "--config-from", str(config))

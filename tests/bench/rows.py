@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bundle import Bundle, gpu_spec, large_spec, plain_spec
+from .bundle import Bundle, cdi_spec, gpu_spec, label_spec, large_spec, plain_spec
 from .containers import LIFE, Running, Runtime, new_id
 from .measure import BenchError
 from .rig import Installation, Rig
@@ -44,28 +44,38 @@ class Series:
 
 
 def bundle(rig: Rig, kind: str) -> Bundle:
-    """A new bundle: "plain", "gpu" or "large"."""
-    made = Bundle(rig.work / f"bundle-{kind}-{secrets.token_hex(4)}", rig.image)
+    """A new bundle: "plain", "gpu", "label", "cdi" or "large"."""
+    records = rig.docker / "containers" if kind == "label" else None
+    made = Bundle(rig.work / f"bundle-{kind}-{secrets.token_hex(4)}", rig.image, records)
     fixture = rig.programs["procdriver"]
     if kind == "plain":
         made.fill(plain_spec())
     elif kind == "gpu":
         made.fill(gpu_spec(made.rootfs, fixture))
+    elif records is not None:
+        made.fill(label_spec(made.rootfs, fixture, records))
+    elif kind == "cdi":
+        made.fill(cdi_spec(made.rootfs, fixture, GPUS))
     else:
         made.fill(large_spec(made.rootfs, fixture))
     return made
 
 
-def runc(rig: Rig) -> Runtime:
-    return Runtime(rig.runc, rig.state, rig.caller)
+def runc(rig: Rig, kind: str = "") -> Runtime:
+    return Runtime(rig.runc, _state(rig, kind), rig.caller)
 
 
-def gpushim(rig: Rig, installation: Installation) -> Runtime:
-    return Runtime(installation.launcher, rig.state, rig.caller)
+def gpushim(rig: Rig, installation: Installation, kind: str = "") -> Runtime:
+    return Runtime(installation.launcher, _state(rig, kind), rig.caller)
+
+
+def _state(rig: Rig, kind: str) -> Path:
+    """The state root; by the name that Docker's has, for a container that has its record."""
+    return rig.state / "moby" if kind == "label" else rig.state
 
 
 def _lives(rig: Rig, kind: str, other: Runtime) -> tuple[Side, Side]:
-    base, where = runc(rig), bundle(rig, kind)
+    base, where = runc(rig, kind), bundle(rig, kind)
     return lambda: base.life(where), lambda: other.life(where)
 
 
@@ -77,10 +87,13 @@ def _without_gpu(rig: Rig) -> tuple[Side, Side]:
     return _lives(rig, "plain", gpushim(rig, rig.installation(GPUS)))
 
 
-def _with_gpus(rig: Rig) -> tuple[Side, Side]:
-    other = gpushim(rig, rig.installation(GPUS))
-    check_grant(rig, other, GPUS)
-    return _lives(rig, "gpu", other)
+def _with_gpus(kind: str) -> Callable[[Rig], tuple[Side, Side]]:
+    def prepare(rig: Rig) -> tuple[Side, Side]:
+        other = gpushim(rig, rig.installation(GPUS), kind)
+        check_grant(rig, other, GPUS, bundle(rig, kind))
+        return _lives(rig, kind, other)
+
+    return prepare
 
 
 def _version(rig: Rig) -> tuple[Side, Side]:
@@ -166,7 +179,13 @@ ALL = (
             Row(f"create, {GPUS} GPUs", "create", bar=1.7),
             Row(f"{LIFE}, {GPUS} GPUs", LIFE, bar=1.4),
         ),
-        _with_gpus,
+        _with_gpus("gpu"),
+    ),
+    Series(
+        "runc", (Row(f"create, {GPUS} GPUs by a label", "create", bar=1.7),), _with_gpus("label")
+    ),
+    Series(
+        "runc", (Row(f"create, {GPUS} GPUs by CDI names", "create", bar=1.7),), _with_gpus("cdi")
     ),
     Series("runc", (Row("exec, container with a grant", bar=1.7),), _exec("gpu")),
     Series("runc", (Row("exec, any other container", bar=1.2),), _exec("plain")),

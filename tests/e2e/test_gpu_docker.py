@@ -112,7 +112,7 @@ def test_a_terminal(engine: PrivateDockerd) -> None:
     assert done.stdout.count("GPU ") == 2
 
 
-@pytest.mark.parametrize("options", [[], ["-e", "NVIDIA_VISIBLE_DEVICES=void"], ["--gpus=0"]])
+@pytest.mark.parametrize("options", [[], ["-e", "NVIDIA_VISIBLE_DEVICES=void"]])
 def test_who_asks_for_nothing_keeps_his_spec(
     dgx: Machine, engine: PrivateDockerd, options: list[str]
 ) -> None:

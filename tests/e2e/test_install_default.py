@@ -55,6 +55,16 @@ def test_an_edited_file_stays_and_the_consequence_is_told(root: Root) -> None:
     assert 'all-from-environment = "none"' in out
 
 
+def test_a_file_that_somebody_gave_stays(root: Root, tmp_path: Path) -> None:
+    """What --config-from brought is as much somebody's work as an edit."""
+    mine = tmp_path / "mine.toml"
+    mine.write_text('[host]\ndev-root = "/other"\n')
+    root.well("install", "--config-from", mine)
+    out = root.well("install", "--default")
+    assert Path(root.places.config).read_text() == mine.read_text()
+    assert "gives each of their containers all GPUs" in out
+
+
 def test_a_dry_run_shows_it(root: Root) -> None:
     root.well("install")
     out = root.well("install", "--default", "--dry-run")

@@ -20,7 +20,7 @@ ADMINISTRATOR = "CAP_SYS_ADMIN"
 
 
 class Outcome:
-    """A container that ran: its bundle as it is now, what it printed, and what was logged."""
+    """A container that ran: its bundle as it is now, what it printed, what the log has of it."""
 
     def __init__(
         self, machine: Machine, bundle: Bundle, text: str, log: list[dict[str, Any]]
@@ -81,7 +81,7 @@ class Outcome:
     @property
     def granted(self) -> dict[str, Any]:
         """The log's line on what it was given."""
-        (line,) = [line for line in self.log if line.get("id") == self.bundle.id]
+        (line,) = self.log
         return line
 
     @property
@@ -154,7 +154,9 @@ class Ask:
         result = self.runtime.run(bundle)
         if check:
             result.check()
-        return Outcome(self.machine, bundle, result.stdout, self.machine.log_lines()[before:])
+        lines = self.machine.log_lines()[before:]
+        mine = [line for line in lines if line.get("id") == bundle.id]
+        return Outcome(self.machine, bundle, result.stdout, mine)
 
     def left(self, *env: str, **options: Any) -> Outcome:
         """A container that gets nothing: its spec stays as it is, and nothing is on record."""
@@ -179,6 +181,9 @@ class Ask:
         self.runtime.create(made).check()
         return made
 
+    def delete(self, bundle: Bundle) -> None:
+        self.runtime.delete(bundle.id, "--force").check()
+
     def running(self, *env: str, **options: Any) -> Bundle:
         """The same, started."""
         made = self.created(*env, **options)
@@ -190,7 +195,7 @@ class Ask:
         content = {**bundle.config["process"], "args": probe(["env"]), "env": list(env)}
         file = self.runtime.directory / "process.json"
         file.write_text(json.dumps(content))
-        done = self.runtime.exec(bundle.id, "--process", str(file))
+        done = self.runtime.call("exec", "--process", file, bundle.id)
         return variables(done.check().stdout)
 
 

@@ -55,7 +55,11 @@ class Machine:
         Path(self.places.snapshot).unlink(missing_ok=True)
 
     def configure(self, text: str = "") -> None:
-        """Replaces what the configuration has beside the places of the host, from now on."""
-        new = Path(self.places.config + ".new")
-        new.write_text(self.host.toml() + text)
-        new.replace(self.places.config)
+        """Replaces what the configuration has beside the places of the host, if it is another."""
+        file = Path(self.places.config)
+        wanted = self.host.toml() + text
+        if file.read_text() == wanted:
+            return
+        new = file.with_suffix(".new")
+        new.write_text(wanted)
+        new.replace(file)

@@ -82,10 +82,13 @@ def find(name: str, places: Places) -> dict[str, Any]:
         )
     if not found:
         there = ", ".join(sorted(_shown(data) for data in every)) or "none"
+        lately = ", ".join(_shown(data) for data in refused[:8])
         raise GpushimError(
             f"There is no live container {name} that was given GPUs by gpushim, nor one that was "
             "refused lately.",
-            f"Those that are there: {there}.",
+            f"Those that were given GPUs: {there}."
+            + (f" Lately refused or left without: {lately}." if lately else "")
+            + " A container that asks for nothing is on no record.",
         )
     if len(found) > 1:
         there = ", ".join(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 from typing import Any
 
 from ..request.nvidia import brief
@@ -30,6 +31,8 @@ def tell(data: dict[str, Any]) -> list[str]:
 
 
 def _refused(data: dict[str, Any]) -> list[str]:
+    if data.get("runs"):
+        return [f"Granted: nothing. {data['sentence']}"]
     when = datetime.datetime.fromtimestamp(data["refused"]).astimezone()
     lines = [f"  refused: {when.isoformat(sep=' ', timespec='seconds')}"]
     if data.get("request"):
@@ -116,4 +119,10 @@ def edit_lines(edits: dict[str, Any]) -> list[str]:
     lines += [f"extra group {gid}" for gid in edits["additionalGids"]]
     lines += [f"removed device {path}" for path in edits.get("removeDevices", [])]
     lines += [f"removed mount {path}" for path in edits.get("removeMounts", [])]
+    lines += [
+        f"network interface {device['hostInterfaceName']} as {device['name']}"
+        for device in edits.get("netDevices", [])
+    ]
+    if edits.get("intelRdt"):
+        lines.append(f"intelRdt {json.dumps(edits['intelRdt'])}")
     return lines

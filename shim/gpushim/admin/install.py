@@ -64,7 +64,7 @@ class Prepared:
         if os.geteuid() != 0 and not places.root:
             raise GpushimError("Installing gpushim needs root.", "Use sudo gpushimctl install.")
         self.known = installation.read(places)
-        self.config = _configuration(arguments, places, self.known)
+        self.config = _configuration(arguments, places)
         self.config_change = _config_change(self.config, places)
         self.keeps_config = self.config_change is not None and _is_edited(places, self.known)
         self.note = _note_on_all(arguments, _effective(self.config, places))
@@ -85,9 +85,7 @@ class Prepared:
             )
 
 
-def _configuration(
-    arguments: argparse.Namespace, places: Places, known: Installation | None
-) -> bytes | None:
+def _configuration(arguments: argparse.Namespace, places: Places) -> bytes | None:
     """What is to be in config.toml; None if the file that is there stays."""
     source = arguments.config_from
     if source:
@@ -96,11 +94,19 @@ def _configuration(
         config_file.read(source)
         with open(source, "rb") as file:
             return file.read()
-    exists = os.path.lexists(places.config)
-    if exists and not (arguments.default and not _is_edited(places, known)):
-        return None
     changed = config_text.FOR_DEFAULT_RUNTIME if arguments.default else None
+    sets_nothing = _holds(places.config, config_text.default_file())
+    if os.path.lexists(places.config) and not (arguments.default and sets_nothing):
+        return None
     return config_text.default_file(changed).encode()
+
+
+def _holds(path: str, text: str) -> bool:
+    try:
+        with open(path, "rb") as file:
+            return file.read() == text.encode()
+    except OSError:
+        return False
 
 
 def _note_on_all(arguments: argparse.Namespace, config: Config) -> str:

@@ -181,8 +181,11 @@ def _count(
     asked = f"{count} {'GPU was' if count == 1 else 'GPUs were'} asked for"
     asked += f" by {request.sources['devices']}"
     if len(fit) < count:
+        words = ("works", "work")
+        if fit and any(gpu.mig_enabled for gpu in gpus):
+            words = ("works and is not in MIG mode", "work and are not in MIG mode")
         raise Unavailable(
-            f"{asked}, but {_so_many(len(fit), 'works', 'work')}: {_table(gpus)}.",
+            f"{asked}, but {_so_many(len(fit), *words)}: {_table(gpus)}.",
             "Ask for fewer, or for MIG devices by name."
             if any(gpu.mig_devices for gpu in gpus)
             else "Ask for fewer.",
@@ -231,7 +234,8 @@ def _not_one(name: str, found: list[Device], request: Request, gpus: Sequence[Gp
     from gpushim.allocate.names import how_to_ask
 
     if not found:
-        nothing = "but there is no MIG device" if name.startswith("MIG-") else "but there is no GPU"
+        is_mig = name.startswith("MIG-") or ":" in name
+        nothing = f"but there is no {'MIG device' if is_mig else 'GPU'}"
         return Unavailable(
             f"{_asked(request)}, {nothing} '{brief(name)}' here: {_table(gpus)}.",
             how_to_ask(name, gpus),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from gpushim.allocate.grant import number, uuid_of
 from gpushim.host.model import HEALTHY
-from gpushim.request.request import ALL
+from gpushim.request.keyvalues import how_to_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,11 +66,9 @@ def _by_instances(name: str, gpus: Sequence[Gpu]) -> list[Device]:
 
 def how_to_ask(name: str, gpus: Sequence[Gpu]) -> str:
     """What to do about a name that is none, by the form that it has."""
-    if name != name.lower() and name.lower() in (ALL, "none", "void"):
-        return f"Write {name.lower()} in lower case."
-    first, dash, last = name.partition("-")
-    if dash and all(part.isascii() and part.isdigit() for part in (first, last)):
-        return "Ranges are not known: write each index, as in 0,1,2,3."
+    misspelt = how_to_name(name)
+    if misspelt:
+        return misspelt
     if name.startswith("MIG-") or ":" in name:
         if not any(gpu.mig_devices for gpu in gpus):
             return (

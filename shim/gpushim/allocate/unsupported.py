@@ -19,8 +19,9 @@ def refuse_unsupported(request: Request) -> None:
         said = ", ".join(request.sources[key] for key in waiting)
         names = ", ".join(f"'{key}'" for key in waiting)
         raise GpushimError(
-            f"{names} is understood ({said}), but this version of gpushim does not act on it yet: "
-            "a container that asked for it would get something else.",
+            f"{names} {'is' if len(waiting) == 1 else 'are'} understood ({said}), but this version "
+            "of gpushim does not act on it yet: a container that asked for it would get something "
+            "else.",
             "Leave it out, or wait for the version whose changelog names it.",
         )
     by_variable = request.sources["devices"].startswith("environment NVIDIA_")

@@ -220,7 +220,10 @@ def _mount(data: dict[str, Any], name: str, path: str) -> Mount:
                 f"The CDI device {name} needs {host_path}, which cannot be used: {why(error)}.",
                 f"{path} asks for it; {_OUTDATED}",
             ) from None
-    return Mount(host_path, data["containerPath"], list(data.get("options", ())), kind)
+    options = list(data.get("options", ()))
+    if kind == "bind" and not any(option in options for option in _ID_MAPPED):
+        options.append("bind")  # Its type alone makes no mount a bind mount.
+    return Mount(host_path, data["containerPath"], options, kind)
 
 
 # A feature (see `collect.known_features`) and what in a spec needs it.

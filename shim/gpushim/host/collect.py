@@ -117,25 +117,30 @@ def collect(
         and result.fingerprint["mig"] == proc_before["mig"]
         and not _just_changed(result.fingerprint["directories"], started)
     )
-    _leave_out_shared(result.fingerprint["files"], files.paths, trees)
+    _leave_out(result.fingerprint["files"], files, trees)
     return result
 
 
-def _leave_out_shared(
-    facts: dict[str, Any], paths: list[str], trees: dict[str, DriverTree]
+def _leave_out(
+    facts: dict[str, Any], files: driverlist.DriverFiles, trees: dict[str, DriverTree]
 ) -> None:
-    """Takes driver files out of a fingerprint that the trees hold as the very same files.
+    """Takes driver files out of a fingerprint that no create need look at.
 
-    Each create looks at what is left. A file that is overwritten is so in the tree as well, and one
-    that is put in its place shows in the directory's time.
+    Those that the trees hold as the very same files: one that is overwritten is so in the tree as
+    well. Those that no tree holds: they are mounted as they are, or looked at when one is made.
+    That a file is put in the place of another, comes or goes shows in its directory's time.
     """
+    copied = {path for key in trees for path in tree.sources(files, capabilities_of(key))}
     shared = {
         (found.st_dev, found.st_ino)
         for made in trees.values()
         for directory, _, names in os.walk(made.path)
         for found in [os.lstat(f"{directory}/{name}") for name in names]
     }
-    for path in paths:
+    for path in files.paths:
+        if path not in copied and os.path.dirname(path) in files.directories:
+            facts.pop(path, None)
+            continue
         try:
             found = os.stat(path)
         except OSError:

@@ -87,6 +87,17 @@ def assemble(
     return tree
 
 
+def sources(files: DriverFiles, capabilities: Iterable[str]) -> set[str]:
+    """The files on the host that the tree for these capabilities is made of."""
+    wanted = set(capabilities)
+    rewritten = {
+        mount.host_path
+        for mount in files.extra_mounts
+        if mount.in_tree and wanted.intersection(mount.capabilities)
+    }
+    return _Contents(files, sorted(wanted)).sources() | rewritten
+
+
 def _put(temporary: str, path: str) -> None:
     """Rename the finished tree to its place, unless another process was faster."""
     os.chmod(temporary, 0o755)

@@ -64,7 +64,8 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[str, str]]) -> tuple[s
     if value.strip() in _NO_DEVICE:
         return None, ""
     entries = [entry.strip() for entry in value.split(",")]
-    if _valid_inside(entries[0], gpus):
+    valid = [_valid_inside(entry, gpus) for entry in entries]
+    if all(valid):
         return None, ""
     by_index = dict(gpus)
     if all(entry in by_index for entry in entries):
@@ -72,6 +73,12 @@ def cuda_visible_devices(value: str, gpus: Sequence[tuple[str, str]]) -> tuple[s
         return translated, (
             f"{CUDA_VISIBLE_DEVICES}={brief(value)} counts as the host does; in the container it "
             f"was changed to {translated}."
+        )
+    if valid[0]:
+        used = entries[: valid.index(False)]
+        return None, (
+            f"Of {CUDA_VISIBLE_DEVICES}={brief(value)} CUDA uses no more than {','.join(used)}: "
+            f"'{brief(entries[len(used)])}' is no device of the container, and ends the list."
         )
     inside = "none" if not gpus else "0" if len(gpus) == 1 else f"0 to {len(gpus) - 1}"
     return None, (

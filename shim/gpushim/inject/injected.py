@@ -13,7 +13,7 @@ from gpushim.request.request import Request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from typing import Any
 
     from gpushim.host.model import Gpu
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # The programs of the hooks in NVIDIA's CDI specs: linking, loader cache, params, and others.
 CDI_HOOKS = ("nvidia-cdi-hook", "nvidia-ctk")
 _GPU = "/dev/nvidia"
+DRI = "/dev/dri/"
 _CAPABILITIES = "/dev/nvidia-caps/"
 _PROGRAMS = (
     "nvidia-smi",
@@ -72,20 +73,20 @@ def take_out(
     mounts: Sequence[tuple[str, str]],
     driver_version: str,
     driver_trees: str,
+    drawing: Collection[str] = (),
 ) -> list[str]:
     """Takes out what the engine injected and `edits` do not give; sentences for explain.
 
-    mounts: source and destination of all that the spec has; driver_trees: where the host keeps its
-    driver trees.
-
-    Nodes that a user named (--device /dev/nvidia1) are no engine's injection: they stay, and a
-    sentence says so.
+    nodes: those of the spec beneath /dev/nvidia and /dev/dri; mounts: source and destination of all
+    that it has; driver_trees: where the host keeps its driver trees; drawing: names in /dev/dri
+    that are nodes of NVIDIA's GPUs. Nodes that a user named (--device /dev/nvidia1) are no engine's
+    injection: they stay, and a sentence says so.
     """
     given = {node.path for node in edits.device_nodes}
     others = [
         path
         for path in (str(node.get("path")) for node in nodes)
-        if path not in given and (minor_of(path) is not None or path.startswith(_CAPABILITIES))
+        if path not in given and _is_one_gpus(path, drawing)
     ]
     if not by_cdi(container, mounts, driver_trees):
         return [
@@ -107,12 +108,22 @@ def take_out(
     said = []
     if others:
         said.append(f"Taken out of what the engine injected: {', '.join(others)}.")
-    if hooks or files:
+    replaced = [f"{len(files)} mounts of driver files"] if files else []
+    replaced += [f"the hooks of {' and '.join(hooks)}"] if hooks else []
+    if replaced:
         said.append(
-            f"Replaced by gpushim's own: {len(files)} mounts of driver files and the hooks of "
-            f"{' and '.join(hooks) or 'nobody'} that the engine injected."
+            f"Of what the engine injected, {' and '.join(replaced)} were replaced by gpushim's own."
         )
     return said
+
+
+def _is_one_gpus(path: str, drawing: Collection[str]) -> bool:
+    """Whether a node is that of a GPU or of a part of one, and not for all of them."""
+    return (
+        minor_of(path) is not None
+        or path.startswith(_CAPABILITIES)
+        or (path.startswith(DRI) and path[len(DRI) :] in drawing)
+    )
 
 
 def _is_driver_file(source: str, destination: str, version: str) -> bool:

@@ -17,6 +17,7 @@ OWN_PREFIX = "gpushim."
 CDI_PREFIX = "cdi.k8s.io/"
 DEVICE_LISTS = "/nvidia-container-devices"
 _NODES = "/dev/nvidia"
+_DRAWING = "/dev/dri/"
 # What a spec that asks for something has in its text, as it is or in an escape of JSON's.
 TRIGGERS = (
     '"NVIDIA_VISIBLE_DEVICES=',
@@ -43,11 +44,11 @@ class Asked:
 
     environment: NAME=value entries that begin with one of VARIABLES; annotations: name -> value;
     cdi: CDI device names in those annotations that are configured to hold them; mounts: (source,
-    destination); nodes: NVIDIA's device nodes that the engine has put into the spec, as in
-    linux.devices; administrator: whether the container may have CAP_SYS_ADMIN, which is what the
-    vendor's toolkit calls privileged; sandbox: whether it only holds a pod's namespaces; name: of
-    the container in its pod, "" if it is in none; record: Docker's own, if there is one;
-    problems: sentences on a record that is there and not used.
+    destination); nodes: device nodes that the engine has put into the spec, NVIDIA's and those to
+    draw with, as in linux.devices; administrator: whether the container may have CAP_SYS_ADMIN,
+    which is what the vendor's toolkit calls privileged; sandbox: whether it only holds a pod's
+    namespaces; name: of the container in its pod, "" if it is in none; record: Docker's own, if
+    there is one; problems: sentences on a record that is there and not used.
     """
 
     __slots__ = (
@@ -74,6 +75,11 @@ class Asked:
         self.name = ""
         self.record: DockerRecord | None = None
         self.problems: list[str] = []
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether the spec has nodes of NVIDIA's, and not only some to draw with, as others' do."""
+        return any(str(node["path"]).startswith(_NODES) for node in self.nodes)
 
     @property
     def has_record(self) -> bool:
@@ -114,7 +120,7 @@ def gather(bundle: Bundle) -> Asked:
     asked.nodes = [
         node
         for node in bundle.items("linux", "devices")
-        if isinstance(node, dict) and str(node.get("path")).startswith(_NODES)
+        if isinstance(node, dict) and str(node.get("path")).startswith((_NODES, _DRAWING))
     ]
     capabilities = bundle.section("process", "capabilities")
     if isinstance(capabilities, dict):
@@ -157,7 +163,7 @@ def may_ask(asked: Asked) -> bool:
     """Whether anything was said that can be a request by some configuration."""
     return (
         asks_for_sure(asked)
-        or bool(asked.nodes)
+        or asked.has_nodes
         or any(entry.startswith("DOCKER_RESOURCE_") for entry in asked.environment)
         or any(DEVICE_LISTS in destination for _, destination in asked.mounts)
         or any("/" in str(value) and "=" in str(value) for value in asked.annotations.values())

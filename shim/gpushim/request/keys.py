@@ -109,7 +109,8 @@ def from_names(
             continue
         key = name[len(prefix) :]
         if key not in _FORMS:
-            raise _unknown(f"{where} {brief(name)}", key, [prefix + known for known in KEYS])
+            shown = brief(name) if prefix else f"'{brief(name)}'"
+            raise _unknown(f"{where} {shown}", key, [prefix + known for known in KEYS])
         if not isinstance(value, str):
             raise GpushimError(
                 f"The {where} {name} has a value that is no text.",

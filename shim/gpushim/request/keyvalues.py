@@ -7,7 +7,7 @@ ValueError for what can't be read, or Unfit with a hint that fits it.
 from __future__ import annotations
 
 from gpushim import config
-from gpushim.request.nvidia import visible_devices
+from gpushim.request.nvidia import brief, visible_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,13 +44,13 @@ def gpus(text: str) -> dict[str, Any]:
     if not names:
         raise ValueError
     for name in names:
-        if not _is_name(name):
-            raise Unfit(_how_to_name(name))
+        if not is_name(name):
+            raise Unfit(how_to_name(name))
     devices = visible_devices(",".join(names))
     return {"count": 0} if devices is None else {"names": devices}
 
 
-def _is_name(name: str) -> bool:
+def is_name(name: str) -> bool:
     """Whether it has the form of a GPU's, a MIG device's or a CDI device's name, or is a word."""
     if name in ("all", "none", "void"):
         return True
@@ -64,15 +64,24 @@ def _is_name(name: str) -> bool:
     return len(numbers) <= 2 and all(_is_number(number) for number in numbers)
 
 
-def _how_to_name(name: str) -> str:
-    """What to do about a name that is none, by the form that it has."""
-    if name.lower() in ("all", "none", "void"):
+def how_to_name(name: str) -> str:
+    """What to do about a name that is none, by the form that it has; "" if that tells nothing."""
+    if name != name.lower() and name.lower() in ("all", "none", "void"):
         return f"Write {name.lower()} in lower case."
+    if name.strip("'\"") != name:
+        return "Leave the quotes out: Docker and others hand them on as a part of the value."
+    if any(mark in name for mark in " ;"):
+        return "Write commas between names, as in 0,1."
+    word, equals, value = name.partition("=")
+    if equals and word == "device":
+        return f"Write {brief(value)} alone."
+    if equals and word in ("count", "gpus"):
+        return "Write the number alone, in GPUSHIM_GPUS or as gpushim.gpus."
+    if name[:4] != name[:4].upper() and name[:4].upper() in ("GPU-", "MIG-"):
+        return f"UUIDs begin with {name[:4].upper()} in upper case."
     first, dash, last = name.partition("-")
     if dash and _is_number(first) and _is_number(last):
         return "Ranges are not known: write each index, as in 0,1,2,3."
-    if name.startswith("count="):
-        return "Write the number alone."
     return ""
 
 

@@ -124,13 +124,19 @@ def driver_capabilities(
     refused = sorted(names.difference(supported))
     if refused:
         there = ", ".join(sorted(supported))
+        hint = "Change the variable."
+        if refused[0] in CAPABILITIES:
+            hint = (
+                "Change the variable, or request.supported-driver-capabilities in the "
+                "configuration."
+            )
+        elif refused[0].lower() in (*CAPABILITIES, ALL):
+            hint = f"Write {refused[0].lower()} in lower case."
         raise GpushimError(
             f"{DRIVER_CAPABILITIES}={brief(value)} names the driver capability "
             f"'{brief(refused[0])}', "
             + (f"but here there are only {there} (and all)." if there else "but here is none."),
-            "Change the variable, or request.supported-driver-capabilities in the configuration."
-            if refused[0] in CAPABILITIES
-            else "Change the variable.",
+            hint,
         )
     return sorted(names)
 

@@ -165,6 +165,11 @@ def _by_device_requests(asked: Asked, config: Config) -> Wanted | None:
 
     assert asked.record is not None
     requests = dockerrecord.gpu_requests(asked.record)
+    if any("gpus" in request.options for request in requests):
+        raise GpushimError(
+            "A device request says by itself which GPUs are wanted, and has the option gpus, too.",
+            "Leave the option out; a count or ids (--gpus 2, --gpus device=0,1) do.",
+        )
     ids = [name for request in requests for name in request.ids]
     counts = [request.count for request in requests if not request.ids]
     if ids and any(counts):
@@ -175,6 +180,11 @@ def _by_device_requests(asked: Asked, config: Config) -> Wanted | None:
         )
     if ids:
         return named(ids, f"device request for {brief(','.join(ids))}", config)
+    if any(count < -1 for count in counts):
+        raise GpushimError(
+            f"A device request asks for {min(counts)} GPUs.",
+            "Ask for a number of them, or for all (--gpus all; -1 in Docker's API).",
+        )
     if any(count < 0 for count in counts):
         return Wanted([ALL], "device request for all GPUs")
     if requests:
@@ -241,14 +251,14 @@ def _by_environment(environment: list[str], config: Config, left_out: list[str])
     if names is None or policy == "ignore":
         return None
     source = _source(environment)
-    if names == [ALL] and config.text("request.all-from-environment") == "none":
+    made = named(names or ["none"], source, config)
+    if made.names == [ALL] and config.text("request.all-from-environment") == "none":
         left_out.append(
             f"No GPU was given for {source}, which images have in them by themselves "
             "(request.all-from-environment is none). Ask by --gpus, by gpushim.gpus as an "
             "annotation or a label, or by the variable GPUSHIM_GPUS."
         )
         return None
-    made = named(names or ["none"], source, config)
     made.open = policy == "grant"
     return made
 

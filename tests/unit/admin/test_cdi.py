@@ -18,7 +18,8 @@ NVIDIA = "nvidia.com/gpu"
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("COLUMNS", "0")  # tables of one line a row, wherever the tests run
     directories = [str(tmp_path / name) for name in ("low", "high")]
     write(tmp_path / "etc/gpushim/config.toml", f"[cdi]\nspec-dirs = {json.dumps(directories)}\n")
     return tmp_path

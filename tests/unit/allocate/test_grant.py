@@ -192,7 +192,7 @@ def test_names_of_mig_devices(devices: list[str], names: list[str]) -> None:
 
 
 NO_MIG = [
-    "0:9", "0:4", "1:0", "2:0", "7:0", "0:", ":0", ":", "0:0:0", "0:-1", "0: 1", "0:²",
+    "0:9", "0:4", "1:0", "2:0", "7:0", "0:", ":0", ":", "0:0:0", "0:-1", "0:²",
     "0:" + "9" * 5000,
     "MIG-", "MIG-9", "MIG-13000000-0000-0000-0000-0000000000010", f"MIG-{A}", f"MIG-{A}/3",
     f"MIG-{A}/3/9", f"MIG-{A}/8/0", f"MIG-{A}/3/0/0", f"MIG-{B}/3/0", f"MIG-{A}//", "MIG-GPU-/3/0",
@@ -206,7 +206,7 @@ def test_mig_devices_that_are_not_there(name: str) -> None:
     with pytest.raises(Unavailable) as caught:
         grant_named(request("2", name), cut(), {})
     said = caught.value.sentence
-    kind = "MIG device" if name.startswith("MIG-") else "GPU"
+    kind = "MIG device" if name.startswith("MIG-") or ":" in name else "GPU"
     assert f"there is no {kind} '{brief(name)}' here" in said
     assert "0:0 3g.40gb, 0:1 to 0:2 1c.2g.20gb, 0:3 1g.10gb" in said
     assert "MIG devices: none" in said
@@ -313,7 +313,7 @@ def test_counts(gpus: list[Gpu], count: int, names: list[str]) -> None:
     ("gpus", "count", "said"),
     [
         (machine(), 4, "4 GPUs were asked for by option --gpus 4, but only 3 work: 0 = "),
-        (cut(), 2, "but only 1 works: 0 = "),
+        (cut(), 2, "but only 1 works and is not in MIG mode: 0 = "),
         (cut()[:1], 1, "1 GPU was asked for by option --gpus 1, but no whole one works: 0 = "),
         ([], 1, "this machine has no GPU"),
     ],

@@ -350,7 +350,12 @@ def test_mounts_are_sorted_into_those_that_are_there(machine: Machine) -> None:
         "/t",
         "/usr/lib/x",
     ]
-    assert after[1] == {"destination": "/usr", "type": "bind", "source": "/etc", "options": []}
+    assert after[1] == {
+        "destination": "/usr",
+        "type": "bind",
+        "source": "/etc",
+        "options": ["bind"],
+    }
     assert after[3]["type"] == "tmpfs"
     assert apply(json.dumps({"mounts": after}), edits).count('"/usr"') == 1
 
@@ -412,7 +417,8 @@ IDMAP = {"mountOptions": ["idmap", "ridmap"]}
         (["bind", "ridmap"], "", ["bind", "ridmap"]),
         (["ro"], "tmpfs", ["ro"]),
         (["bind"], "tmpfs", ["bind"]),
-        ([], "", []),
+        (["ro"], "", ["ro", "bind", "idmap"]),
+        ([], "bind", ["bind", "idmap"]),
     ],
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root maps the owners of a mount")
@@ -423,11 +429,12 @@ def test_owners_are_mapped_into_a_user_namespace(
     machine.runtime(**IDMAP)
     [made] = machine.edits({"mounts": [mount]}, user_namespace=True, binds_devices=True).mounts
     assert made.options == expected
+    plain = [option for option in expected if option in options or option == "bind"]
     [made] = machine.edits({"mounts": [mount]}).mounts
-    assert made.options == options
+    assert made.options == plain
     machine.runtime()
     [made] = machine.edits({"mounts": [mount]}, user_namespace=True).mounts
-    assert made.options == options
+    assert made.options == plain
 
 
 def test_nodes_are_bind_mounts_in_a_user_namespace(machine: Machine) -> None:

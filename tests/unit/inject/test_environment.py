@@ -13,6 +13,7 @@ GPUS = [("1", ONE), ("3", THREE)]
 
 ALONE = "left alone"
 WARNED = "a warning"
+SHORTENED = "a warning that CUDA uses only a part"
 
 
 @pytest.mark.parametrize(
@@ -23,22 +24,23 @@ WARNED = "a warning"
         (" ", ALONE),
         ("-1", ALONE),
         ("NoDevFiles", ALONE),
-        # The first entry is valid in the container's own numbering, or a granted UUID.
+        # Each entry is valid in the container's own numbering, or a granted UUID.
         ("0", ALONE),
         ("1", ALONE),
         ("0,1", ALONE),
         ("1,0", ALONE),
-        ("1,3", ALONE),
-        ("0,7", ALONE),
-        ("0,GPU-99", ALONE),
         (ONE, ALONE),
         (f"{THREE},{ONE}", ALONE),
         ("GPU-3", ALONE),
         (f" {ONE} ", ALONE),
-        # Host indices of granted GPUs, the first not valid inside.
+        # Host indices of granted GPUs, not all valid inside.
+        ("1,3", f"{ONE},{THREE}"),
         ("3", THREE),
         ("3,1", f"{THREE},{ONE}"),
         (" 3 , 1 ", f"{THREE},{ONE}"),
+        # CUDA stops at the entry that is none.
+        ("0,7", SHORTENED),
+        ("0,GPU-99", SHORTENED),
         # Anything else.
         ("2", WARNED),
         ("3,0", WARNED),
@@ -71,6 +73,9 @@ def test_the_table(value: str, outcome: str) -> None:
         assert "leaves CUDA without a device" in said
         assert "0 to 1" in said
         assert ONE in said
+    elif outcome == SHORTENED:
+        assert new is None
+        assert "CUDA uses no more than 0:" in said
     else:
         assert new == outcome
         assert value in said

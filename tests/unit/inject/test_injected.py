@@ -61,6 +61,16 @@ def test_what_an_engine_injected_and_nobody_granted_is_taken_out() -> None:
     assert "/dev/nvidia1" in said[0] and "3 mounts" in said[1] and "nvidia-cdi-hook" in said[1]
 
 
+def test_nodes_to_draw_with_are_taken_out_if_they_are_a_gpus() -> None:
+    edits = Edits()
+    edits.device_nodes = [DeviceNode("/dev/dri/card2", "/dev/dri/card2", 226, 2)]
+    there = nodes("dri/card0", "dri/card1", "dri/renderD128", "dri/card2")
+    box = container([], ["nvidia-cdi-hook"])
+    take_out(edits, box, there, [], "550.1", "/trees", ["card1", "card2", "renderD128"])
+    # card0 is of another vendor's card.
+    assert edits.remove_devices == ["/dev/dri/card1", "/dev/dri/renderD128"]
+
+
 def test_a_spec_of_our_own_making_is_known_by_its_mounts() -> None:
     edits = Edits()
     mounts = [("/trees/550.1/compute-aa", "/usr/local/nvidia"), ("/trees2/x", "/x")]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import gpushim
 import pytest
+from gpushim.link import LATER
 
 PYTHON = "/usr/bin/python3"
 KINDS = {"create": "gpushim.create", "run": "gpushim.create", "exec": "gpushim.execute"}
@@ -56,6 +57,37 @@ def test_the_modules_work_and_find_the_rest_of_the_package(code: Path) -> None:
     )
     done = run("-c", program)
     assert done.stdout.split() == [gpushim.__version__, "0", f"{code}/gpushim/oci/edits.py"]
+
+
+def test_modules_that_not_all_need_are_made_when_they_are_imported(code: Path) -> None:
+    said, modules = loaded(code, "create")
+    assert said
+    assert not modules & set(LATER)
+    program = (
+        f"import sys; sys.path.insert(0, {str(code)!r}); from gpushim.linked import load; "
+        f"assert load({str(code)!r}, 'create'); import gpushim.cdi.names as names; "
+        "import gpushim.request.keys as keys, gpushim.cdi.version; "
+        "print(names.__file__, type(keys.__spec__.loader).__name__, "
+        "names.is_qualified('a/b=c'), gpushim.cdi.version.__file__)"
+    )
+    expected = f"{code}/gpushim/cdi/names.py Finder True {code}/gpushim/cdi/version.py"
+    assert run("-c", program).stdout.strip() == expected
+    with open(code / "gpushim/request/keys.py", "a") as file:
+        file.write("# edited\n")
+    assert "SourceFileLoader" in run("-c", program).stdout
+    (code / "gpushim/request/keys.py").unlink()
+    assert "No module named 'gpushim.request.keys'" in run("-c", program).stderr
+
+
+def test_the_list_of_those_is_right(code: Path) -> None:
+    """Each is imported in a function of the create path; one that is made anyway is not on it."""
+    program = f"import sys; sys.path.insert(0, {str(code)!r}); import {{}}"
+    for name in LATER:
+        assert run("-c", program.format(name)).returncode == 0
+    texts = "".join(path.read_text() for path in (code / "gpushim").rglob("*.py"))
+    for name in set(LATER) - {"gpushim.cdi"}:
+        package, _, module = name.rpartition(".")
+        assert f"from {name} import" in texts or f"from {package} import {module}" in texts
 
 
 def test_a_source_that_changed_is_not_passed_over(code: Path) -> None:

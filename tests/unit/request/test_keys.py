@@ -115,10 +115,10 @@ def test_values(key: str, text: str, value: object) -> None:
         ("gpus", "nvidia.com/gpu=", "Write how many"),
         ("gpus", "/gpu=0", "Write how many"),
         ("gpus", "0:1:2", "Write how many"),
-        ("gpus", "0;1", "Write how many"),
-        ("gpus", "0 1", "Write how many"),
+        ("gpus", "0;1", "Write commas between names"),
+        ("gpus", "0 1", "Write commas between names"),
         ("gpus", "\u0661", "Write how many"),
-        ("gpus", "count=2", "Write the number alone."),
+        ("gpus", "count=2", "Write the number alone, in GPUSHIM_GPUS"),
         ("gpus", "ALL", "Write all in lower case."),
         ("gpus", "0,None", "Write none in lower case."),
         ("gpus", "0-3", "Ranges are not known: write each index, as in 0,1,2,3."),
@@ -299,7 +299,8 @@ def test_names(prefix: str, where: str) -> None:
         with pytest.raises(GpushimError) as caught:
             from_names([(f"{prefix}{key}", "1")], prefix, where)
         guess = f" (did you mean {prefix}{nearest}?)" if nearest else ""
-        assert caught.value.sentence == f"The {where} {prefix}{key} is not known to gpushim{guess}."
+        shown = f"{prefix}{key}" if prefix else f"'{key}'"
+        assert caught.value.sentence == f"The {where} {shown} is not known to gpushim{guess}."
         assert f"{prefix}memory, " in caught.value.hint
 
 

@@ -337,6 +337,11 @@ def test_mounts_that_name_devices() -> None:
     assert request is None
 
 
+def test_a_device_request_that_says_it_twice_is_refused() -> None:
+    with pytest.raises(GpushimError, match="has the option gpus, too"):
+        ask(docker=record({"count": 1, "options": {"gpus": "device=3"}}))
+
+
 def test_ids_and_a_count_at_once_are_refused() -> None:
     with pytest.raises(GpushimError, match="ask for a number of them"):
         ask(docker=record({"ids": ["0"]}, {"count": 1}))
@@ -376,6 +381,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(
         ({"record": record()}, False, False),
         ({"mounts": [("/dev/null", f"{LISTS}/0")]}, False, True),
         ({"nodes": [{"path": "/dev/nvidia0"}]}, False, True),
+        ({"nodes": [{"path": "/dev/dri/card0"}]}, False, False),
     ],
 )
 def test_what_may_be_a_request(said: dict[str, Any], sure: bool, may: bool) -> None:

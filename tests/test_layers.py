@@ -15,7 +15,15 @@ SHIM = ROOT / "shim"
 # Each row imports from the rows above it and from itself, never from one below.
 ORDER = [
     ["errors", "log", "config", "places"],
-    ["config_keys", "config_schema", "config_file", "lowlevel", "launcher_settings"],
+    [
+        "config_kinds",
+        "config_keys_share",
+        "config_keys",
+        "config_schema",
+        "config_file",
+        "lowlevel",
+        "launcher_settings",
+    ],
     ["oci"],
     ["request"],
     ["host"],

@@ -10,17 +10,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    Value = bool | str | list[str] | dict[str, str]
+
 
 class Config:
     """Effective values, and for each where it comes from.
 
-    values: full name -> value as in the file (bool, str or list of str); sources: full name ->
-    "default" or the path of the file that set it. Every key of the table has both.
+    values: full name -> value as in the file (bool, str, list of str or table of str; a number is
+    its text); sources: full name -> "default" or the path of the file that set it. Every key of
+    the table has both.
     """
 
     __slots__ = ("sources", "values")
 
-    def __init__(self, values: dict[str, bool | str | list[str]], sources: dict[str, str]) -> None:
+    def __init__(self, values: dict[str, Value], sources: dict[str, str]) -> None:
         self.values = values
         self.sources = sources
 

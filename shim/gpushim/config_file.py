@@ -18,14 +18,22 @@ from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
 from .config import Config
-from .config_keys import DURATION, SECTIONS, SIZE, Key, configured, table
+from .config_keys import SECTIONS, configured, table
+from .config_kinds import COUNT, DURATION, NUMBER, SIZE, Key
 from .errors import GpushimError, why
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .config import Value
 
 # By name: a type checker that is told 3.10 looks for tomli, which 3.11 and later need not have.
 tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 # A configuration is a few kilobytes; whatever is larger is not one.
 _MAXIMUM_BYTES = 1 << 20
+# Kinds whose texts have a pattern, and those of them that may be empty in a key without a default.
+_PATTERNS = (COUNT, DURATION, NUMBER, SIZE)
+_MAY_BE_EMPTY = (COUNT, NUMBER, SIZE)
 _HINT = "`gpushimctl config check` tells when the file is right."
 
 
@@ -53,7 +61,7 @@ def _without_blocking(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-def parse(content: bytes, path: str) -> dict[str, bool | str | list[str]]:
+def parse(content: bytes, path: str) -> dict[str, Value]:
     """Full name ("section.key") -> value for each key that `content` sets.
 
     `path` is what errors call the file. Raises GpushimError as `read` does.
@@ -78,8 +86,20 @@ def parse(content: bytes, path: str) -> dict[str, bool | str | list[str]]:
     if problems:
         raise GpushimError(f"In the configuration {path}, {'; '.join(problems)}.", _HINT)
     return {
-        f"{section}.{name}": value for section, keys in data.items() for name, value in keys.items()
+        f"{section}.{name}": _value(value)
+        for section, keys in data.items()
+        for name, value in keys.items()
     }
+
+
+def _value(value: Any) -> Value:
+    """A value as `Config` has it: a number is its text."""
+    if isinstance(value, dict):
+        return {name: str(member) for name, member in value.items()}
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    made: Value = value
+    return made
 
 
 def _problems(data: dict[str, Any]) -> Iterable[str]:
@@ -88,11 +108,13 @@ def _problems(data: dict[str, Any]) -> Iterable[str]:
     # By position and not by the path itself, whose parts are texts and numbers.
     for error in sorted(validator.iter_errors(data), key=lambda error: str(list(error.path))):
         yield from _describe(error)
-    # A pattern's "$" lets a newline at the end pass; the functions that read the values don't.
+    # A pattern's "$" lets a newline at the end pass, and a minimum lets numbers pass that are none;
+    # the functions that read the values don't.
     for name, key in table().items():
         value = data.get(key.section)
         value = value.get(key.name) if isinstance(value, dict) else None
-        if key.kind in (DURATION, SIZE) and isinstance(value, str) and value.endswith("\n"):
+        endless = isinstance(value, float) and value - value != 0  # TOML's inf and nan
+        if endless or (key.kind in _PATTERNS and isinstance(value, str) and value.endswith("\n")):
             yield f"{name} is {value!r}, but must be {allowed(key)}"
 
 
@@ -155,4 +177,8 @@ def allowed(key: Key) -> str:
         "CDI kind": "a kind such as nvidia.com/gpu",
         "list of variables": "a list of variables such as DOCKER_RESOURCE_GPU",
         "list of annotation prefixes": "a list of beginnings such as cdi.k8s.io/",
-    }[key.kind]
+        "number": "a number above 0, such as 8 or 7.5",
+        "whole number": "a whole number above 0",
+        "list of capabilities": "a list of capabilities such as SYS_PTRACE",
+        "table of cgroup files": "a table of cgroup files such as memory.high",
+    }[key.kind] + (" or empty" if key.default == "" and key.kind in _MAY_BE_EMPTY else "")

@@ -7,52 +7,29 @@ commented file that `gpushimctl install` writes.
 from __future__ import annotations
 
 from .config import Config
+from .config_keys_share import SHARE
+from .config_kinds import (
+    CDI_KIND,
+    DURATION,
+    FLAG,
+    PATH,
+    PATHS,
+    PREFIXES,
+    PROGRAMS,
+    SIZE,
+    TEXT,
+    TEXTS,
+    VARIABLES,
+    Key,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from .config import Value
 
 DEFAULT_SOURCE = "default"
-
-# What a key holds. Durations and sizes are texts ("10s", "10m") that `seconds` and `size` read.
-FLAG = "flag"
-TEXT = "text"
-PATH = "path"
-DURATION = "duration"
-SIZE = "size"
-TEXTS = "list of texts"
-PATHS = "list of paths"
-PROGRAMS = "list of programs"
-CDI_KIND = "CDI kind"
-VARIABLES = "list of variables"
-PREFIXES = "list of annotation prefixes"
-
-
-class Key:
-    """One configuration key.
-
-    kind: one of the words above; allowed: the values (of a list: the items) that may be used,
-    empty where any will do; doc: one sentence.
-    """
-
-    __slots__ = ("allowed", "default", "doc", "kind", "name", "section")
-
-    def __init__(
-        self,
-        section: str,
-        name: str,
-        kind: str,
-        default: bool | str | list[str],
-        doc: str,
-        allowed: tuple[str, ...] = (),
-    ) -> None:
-        self.section = section
-        self.name = name
-        self.kind = kind
-        self.default = default
-        self.doc = doc
-        self.allowed = allowed
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.section}.{self.name}"
-
 
 # In the order in which they are documented.
 SECTIONS = {
@@ -61,6 +38,8 @@ SECTIONS = {
     "request": "What a container may ask for.",
     "cdi": "Container Device Interface: devices that spec files describe.",
     "inject": "How a container is given its GPUs.",
+    "limits": "What containers with GPUs get of the rest of the machine, if users set nothing.",
+    "security": "What is demanded of every container with GPUs.",
 }
 
 KEYS = (
@@ -260,6 +239,7 @@ KEYS = (
         "private to the container, or never (it is then mounted over the image's).",
         ("private", "never"),
     ),
+    *SHARE,
 )
 
 
@@ -268,9 +248,7 @@ def table() -> dict[str, Key]:
     return {key.full_name: key for key in KEYS}
 
 
-def configured(
-    values: dict[str, bool | str | list[str]] | None = None, source: str = DEFAULT_SOURCE
-) -> Config:
+def configured(values: Mapping[str, Value] | None = None, source: str = DEFAULT_SOURCE) -> Config:
     """The defaults, except for `values`, which come from `source`."""
     given = values or {}
     return Config(

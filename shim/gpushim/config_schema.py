@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from .config_keys import (
+from .config_keys import KEYS, SECTIONS
+from .config_kinds import (
+    CAPABILITIES,
     CDI_KIND,
+    COUNT,
     DURATION,
+    FILES,
     FLAG,
-    KEYS,
+    NUMBER,
     PATH,
     PATHS,
     PREFIXES,
     PROGRAMS,
-    SECTIONS,
     SIZE,
     TEXT,
     TEXTS,
@@ -53,6 +56,23 @@ _KINDS: dict[str, dict[str, Any]] = {
         "items": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_./-]*$"},
         "uniqueItems": True,
     },
+    NUMBER: {
+        "type": ["number", "string"],
+        "exclusiveMinimum": 0,
+        "pattern": "^0*([1-9][0-9]*\\.?[0-9]*|0?\\.0*[1-9][0-9]*)$",
+    },
+    COUNT: {"type": ["integer", "string"], "minimum": 1, "pattern": "^0*[1-9][0-9]*$"},
+    CAPABILITIES: {
+        "type": "array",
+        "items": {"type": "string", "pattern": "^(CAP_)?[A-Z][A-Z_]*$"},
+        "uniqueItems": True,
+    },
+    # The kernel's own files to steer a group (cgroup.procs) are no limits.
+    FILES: {
+        "type": "object",
+        "propertyNames": {"pattern": "^(?!cgroup\\.)[a-z]+(\\.[A-Za-z0-9_]+)+$"},
+        "additionalProperties": {"type": ["string", "number"]},
+    },
 }
 
 
@@ -61,6 +81,8 @@ def key_schema(key: Key) -> dict[str, Any]:
     made = dict(_KINDS[key.kind])
     if key.kind == PATH and key.default == "":
         made["pattern"] = "^(/|$)"
+    if key.kind in (SIZE, NUMBER, COUNT) and key.default == "":
+        made["pattern"] = f"^$|{made['pattern']}"
     if key.allowed and key.kind == TEXTS:
         made["items"] = {"enum": list(key.allowed)}
     elif key.allowed:

@@ -16,7 +16,7 @@ from gpushim.errors import GpushimError, why
 from gpushim.granting import decide
 from gpushim.inject.container import describe
 from gpushim.inject.gpus import VENDOR_HOOKS
-from gpushim.injection import edits_for, without_gpu
+from gpushim.injection import edits_for, limit_edits, without_gpu
 from gpushim.oci.apply import apply
 from gpushim.oci.bundle import MAX_SIZE, Bundle, UnreadableSpec, load, restore_original, store
 from gpushim.oci.edits import Edits
@@ -153,6 +153,8 @@ def _give(
     given.grant, given.facts = grant, facts
     call.log.fields["grant"] = grant.to_json()
     call.log.step("grant")
+    # Before anything is written into the container's root, since it may be refused.
+    given.edits.extend(limit_edits(call, bundle, container, snapshot, request, grant, []))
     edits, given.library_path = edits_for(call, asked, container, snapshot, request, grant, facts)
     given.edits.extend(edits)
     return given

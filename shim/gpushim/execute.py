@@ -13,7 +13,7 @@ from gpushim import records
 from gpushim.decision import state_root_of
 from gpushim.errors import why
 from gpushim.inject.environment import container_environment
-from gpushim.oci.apply import environment
+from gpushim.oci.apply import process
 from gpushim.oci.edits import Edits
 from gpushim.oci.files import read_small, real_path, write_whole
 from gpushim.oci.jsonpatch import patch, read
@@ -64,6 +64,8 @@ def _record(call: Call) -> Record | None:
 def add_variables(text: str, record: Record) -> str:
     """The process file's `text` with the variables of the container's grant.
 
+    What is taken from the container's first process for security is so from this one, too.
+
     What a record does not have was not known to the version that wrote it. A file that is no JSON
     object stays as it is: the low-level runtime says best what is wrong.
     """
@@ -79,7 +81,10 @@ def add_variables(text: str, record: Record) -> str:
                 False,
             )
         edits.env = {**record.data.get("variables", {}), **edits.env}
-        return patch(text, {"env": environment(edits)}, whole)
+        made = record.data.get("edits", {})
+        edits.drop_capabilities = made.get("dropCapabilities", [])
+        edits.no_new_privileges = made.get("noNewPrivileges", False)
+        return patch(text, process(edits), whole)
     except (ValueError, KeyError, TypeError):
         return text  # a record that is damaged has nothing to say, too
 

@@ -13,6 +13,7 @@ from gpushim.inject.container import find_obstacles
 from gpushim.inject.environment import container_environment
 from gpushim.inject.gpus import VENDOR_HOOKS, device_edits, driver_edits, mig_warnings, params_hook
 from gpushim.inject.loadercache import CACHE, Target, make_visible
+from gpushim.limits.wanted import wanted
 from gpushim.oci.edits import Edits
 from gpushim.oci.rootentry import RootFsError
 from gpushim.oci.rootfs import RootFs
@@ -21,11 +22,15 @@ from gpushim.request.nvidia import VISIBLE_DEVICES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpushim.allocate.grant import Grant
+    from gpushim.allocate.lease import Booking
     from gpushim.granting import NodeFacts
     from gpushim.inject.compat import Compat
     from gpushim.inject.container import Container
     from gpushim.main import Call
+    from gpushim.oci.bundle import Bundle
     from gpushim.request.gather import Asked
     from gpushim.request.request import Request
     from gpushim.snapshot import Snapshot
@@ -115,6 +120,33 @@ def _extras(
 
         dev_root, sys_root = config.text("host.dev-root"), config.text("host.sys-root")
         note(call, drm_edits(edits, container, grant, dev_root, sys_root, call.places.by_path))
+
+
+def limit_edits(
+    call: Call,
+    bundle: Bundle,
+    container: Container,
+    snapshot: Snapshot,
+    request: Request,
+    grant: Grant,
+    bookings: Sequence[Booking],
+) -> Edits:
+    """What is configured or was asked for of limits and security. Raises GpushimError.
+
+    bookings: what was booked of the grant's devices; one that is not among them counts as a whole.
+    """
+    config, inventory = snapshot.config, snapshot.inventory
+    modes = inventory.memory_policies.get(call.low_level, [])
+    if not wanted(config.values, request.keys, inventory.cpus, modes):
+        return Edits()
+    from gpushim.limits.limits import decide
+
+    limits = decide(
+        bundle, container.privileged, grant, bookings, request, config, inventory, modes
+    )
+    call.log.warnings += limits.warnings
+    note(call, limits.notes)
+    return limits.edits
 
 
 def note(call: Call, sentences: list[str]) -> None:

@@ -18,13 +18,14 @@ import time
 import traceback
 from typing import Any
 
-from . import config_file
+from . import config_file, lowlevel
 from .cdi.write import named_trees
 from .config import Config
 from .errors import GpushimError, harmless, why
 from .host import statefiles, treecollect
 from .host.collect import Collected, collect
 from .host.fingerprint import boot_id, take
+from .host.memorypolicy import memory_policy_modes
 from .log import Log
 from .oci import jsontext
 from .oci.enginelog import append_line
@@ -138,12 +139,24 @@ def _run(places: Places, options: argparse.Namespace) -> dict[str, Any]:
     keys = [options.capabilities, *_former_keys(places)]
     minors = [int(minor) for minor in options.minors.split(",") if minor]
     found = refresh(places, config, keys, minors)
+    if len(found.inventory.cpus) > 1:
+        found.inventory.memory_policies = _memory_policies(config, places)
     if found.fingerprint["files"][places.config] != before[places.config]:
         found.complete = False
     snapshot = Snapshot(found.inventory, config, now(), found.problems, kept=False)
     keep(places, snapshot, found)
     _log(places, config, snapshot, options.reason, began)
     return {"snapshot": snapshot.to_json(), "kept": snapshot.kept}
+
+
+def _memory_policies(config: Config, places: Places) -> dict[str, list[str]]:
+    """What each low-level runtime that a container may be handed to can do (see `Inventory`)."""
+    try:
+        names = config.texts("runtime.low-level-runtimes")
+        found = lowlevel.find(names, os.environ.get("PATH", ""), places.launcher)
+    except GpushimError:
+        return {}  # no container is started here, so nothing is missed
+    return {path: memory_policy_modes(path) for path in found}
 
 
 def _former_keys(places: Places) -> list[str]:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 
 from ..config_file import allowed
-from ..config_keys import KEYS, SECTIONS, Key
+from ..config_keys import KEYS, SECTIONS
+from ..config_kinds import Key
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..config import Value
 
 _WIDTH = 96
 
 
-def toml(value: bool | str | list[str]) -> str:
+def toml(value: Value) -> str:
     """A value as TOML writes it; JSON's texts, lists of texts and truth values are TOML's too."""
+    if isinstance(value, dict):
+        pairs = [f"{toml(name)} = {toml(member)}" for name, member in value.items()]
+        return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
     return json.dumps(value, ensure_ascii=False)
 
 

@@ -125,4 +125,17 @@ def edit_lines(edits: dict[str, Any]) -> list[str]:
     ]
     if edits.get("intelRdt"):
         lines.append(f"intelRdt {json.dumps(edits['intelRdt'])}")
-    return lines
+    return lines + _limit_lines(edits)
+
+
+def _limit_lines(edits: dict[str, Any]) -> list[str]:
+    lines = [
+        f"{section}.{name} = {value}"
+        for section, members in edits.get("resources", {}).items()
+        for name, value in members.items()
+    ]
+    policy = edits.get("memoryPolicy")
+    lines += [f"memory policy {policy['mode']} of nodes {policy['nodes']}"] if policy else []
+    lines += [f"size of {path} = {size}" for path, size in edits.get("tmpfsSizes", {}).items()]
+    lines += [f"removed capability {name}" for name in edits.get("dropCapabilities", [])]
+    return lines + (["no new privileges"] if edits.get("noNewPrivileges") else [])

@@ -8,8 +8,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.request.request import Request
 
-# Keys of a request that something acts on: `optional` is create's, `gpus` is no key of its own.
-_ACTED_ON = ("optional",)
+# Keys of a request that something acts on: `optional` is create's, `numa` is that of limits, `gpus`
+# is no key of its own.
+_ACTED_ON = ("optional", "numa")
 
 
 def refuse_unsupported(request: Request) -> None:

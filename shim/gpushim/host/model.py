@@ -183,7 +183,9 @@ class Inventory:
     mig_monitor_minor: of the nodes nvidia-caps/nvidia-cap<minor> that allow to partition GPUs and
     to watch all of a GPU's MIG devices, -1 where the driver lists none; topology: for each two
     GPUs, by their indices, how well they are connected: larger is better, 0 on the diagonal (see
-    `host.topology`); cpus: NUMA node in decimal -> its processors as the kernel lists them.
+    `host.topology`); cpus: NUMA node in decimal -> its processors as the kernel lists them;
+    memory_policies: path of a low-level runtime -> modes of NUMA memory policies that it and the
+    kernel know, asked for only where there are several nodes.
     """
 
     __slots__ = (
@@ -192,6 +194,7 @@ class Inventory:
         "driver_version",
         "extra_mounts",
         "gpus",
+        "memory_policies",
         "mig_config_minor",
         "mig_monitor_minor",
         "modify_device_files",
@@ -215,6 +218,7 @@ class Inventory:
         mig_monitor_minor: int = -1,
         topology: list[list[int]] | None = None,
         cpus: dict[str, str] | None = None,
+        memory_policies: dict[str, list[str]] | None = None,
     ) -> None:
         self.driver_version = driver_version
         self.gpus = gpus
@@ -228,6 +232,7 @@ class Inventory:
         self.mig_monitor_minor = mig_monitor_minor
         self.topology = topology or []
         self.cpus = cpus or {}
+        self.memory_policies = memory_policies or {}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -243,6 +248,7 @@ class Inventory:
             "mig_monitor_minor": self.mig_monitor_minor,
             "topology": self.topology,
             "cpus": self.cpus,
+            "memory_policies": self.memory_policies,
         }
 
     @classmethod
@@ -260,6 +266,7 @@ class Inventory:
             mig_monitor_minor=data["mig_monitor_minor"],
             topology=data["topology"],
             cpus=data["cpus"],
+            memory_policies=data["memory_policies"],
         )
 
 

@@ -5,7 +5,7 @@ Applying twice changes nothing. What the Edits do not name survives byte for byt
 
 from __future__ import annotations
 
-from gpushim.oci.edits import HOOK_STAGES
+from gpushim.oci.edits import CAPABILITY_SETS, HOOK_STAGES
 from gpushim.oci.entries import normal, replace_by
 from gpushim.oci.jsonpatch import REMOVE, Before, Value, patch, read
 
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
     from gpushim.oci.jsonpatch import ListChange, Members, Patch
 
-# Of a process (config.md, "Linux Process").
-CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
 # How a device node is bound where mknod is not possible; runc does the same in a user namespace.
 _NODE_OPTIONS = ["bind", "rprivate", "nosuid", "noexec"]
 

@@ -12,7 +12,7 @@ import binascii
 import posix
 
 from gpushim.errors import GpushimError, why
-from gpushim.oci.edits import HOOK_STAGES
+from gpushim.oci.edits import CAPABILITY_SETS, HOOK_STAGES
 from gpushim.oci.files import read_small, real_path, write_whole
 from gpushim.oci.jsonpatch import Members, read
 from gpushim.oci.jsontext import dumps, loads
@@ -30,10 +30,27 @@ MAX_SIZE = 64 << 20
 _DEEPER: Shape = {"process": {"user": {}}, "linux": {"resources": {}}, "hooks": {}}
 # The members that decide what a container gets, as the specification spells them.
 _SPELT: Shape = {
-    "process": {"env": {}, "user": {"additionalGids": {}}},
+    "process": {
+        "env": {},
+        "user": {"additionalGids": {}},
+        "capabilities": {name: {} for name in CAPABILITY_SETS},
+        "noNewPrivileges": {},
+    },
     "root": {"path": {}, "readonly": {}},
     "mounts": {},
-    "linux": {"namespaces": {}, "devices": {}, "resources": {"devices": {}}},
+    "linux": {
+        "namespaces": {},
+        "devices": {},
+        "resources": {
+            "devices": {},
+            "memory": {"limit": {}, "swap": {}, "disableOOMKiller": {}},
+            "cpu": {"quota": {}, "period": {}, "cpus": {}, "mems": {}},
+            "pids": {"limit": {}},
+            "unified": {},
+        },
+        "memoryPolicy": {},
+        "cgroupsPath": {},
+    },
     "hooks": {stage: {} for stage in HOOK_STAGES},
 }
 

@@ -22,6 +22,9 @@ HOOK_STAGES = (
     "poststop",
 )
 
+# The sets of capabilities that a process has (config.md, "Linux Process").
+CAPABILITY_SETS = ("bounding", "effective", "inheritable", "permitted", "ambient")
+
 # CDI's word for a device node that brings no device rule with it.
 NO_PERMISSIONS = "none"
 

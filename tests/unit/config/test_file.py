@@ -40,6 +40,21 @@ def test_values_and_their_source(tmp_path: Path) -> None:
     assert made.sources["host.load-driver"] == str(path)
 
 
+def test_numbers_and_tables(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text(
+        '[limits]\ncpus-per-gpu = 7.5\npids-per-gpu = 100\nmemory-per-gpu = "8g"\n'
+        '[limits.unified]\n"cpu.weight" = 200\n"memory.high" = "8g"\n'
+    )
+    made = config_file.read(str(path))
+    assert made.text("limits.cpus-per-gpu") == "7.5"
+    assert made.text("limits.pids-per-gpu") == "100"
+    assert made.values["limits.unified"] == {"cpu.weight": "200", "memory.high": "8g"}
+    assert config_text.toml(made.values["limits.unified"]) == (
+        '{ "cpu.weight" = "200", "memory.high" = "8g" }'
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -58,6 +73,17 @@ def test_values_and_their_source(tmp_path: Path) -> None:
         (b"runtime = 1\n", ["[runtime] must be a section"]),
         (b"[runtime]\nlog-level = 'loud'\n", ["'loud'", "debug, info, warning, error"]),
         (b"[runtime]\nlog-level = 3\n", ["runtime.log-level is 3", "one of debug"]),
+        (b"[limits]\ncpus-per-gpu = 0\n", ["limits.cpus-per-gpu is 0", "a number above 0"]),
+        (b"[limits]\ncpus-per-gpu = inf\n", ["limits.cpus-per-gpu is inf", "a number above 0"]),
+        (b"[limits]\ncpus-per-gpu = nan\n", ["limits.cpus-per-gpu is nan", "or empty"]),
+        (b"[limits]\ncpus-per-gpu = 'all'\n", ["'all'", "such as 8 or 7.5"]),
+        (b"[limits]\ncpus-per-gpu = true\n", ["limits.cpus-per-gpu is True"]),
+        (b"[limits]\npids-per-gpu = 1.5\n", ["limits.pids-per-gpu is 1.5", "a whole number"]),
+        (b"[limits]\nmemory-per-gpu = '0'\n", ["limits.memory-per-gpu is '0'", "or empty"]),
+        (b"[limits.unified]\n'cgroup.procs' = '1'\n", ["limits.unified", "such as memory.high"]),
+        (b"[limits.unified]\n'../x' = '1'\n", ["limits.unified", "a table of cgroup files"]),
+        (b"[limits.unified]\n'memory.high' = [1]\n", ["limits.unified", "such as memory.high"]),
+        (b"[security]\ndrop-capabilities = ['sys']\n", ["'sys'", "such as SYS_PTRACE"]),
         (b"[runtime]\nlow-level-runtimes = []\n", ["at least one"]),
         (b"[runtime]\nlow-level-runtimes = ['./runc']\n", ["'./runc'", "absolute paths"]),
         (b"[runtime]\nlow-level-runtimes = ['runc', 'runc']\n", ["names something twice"]),

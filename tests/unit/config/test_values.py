@@ -46,6 +46,15 @@ def test_defaults_are_the_agreed_ones() -> None:
         "inject.layout": "tree",
         "inject.params-hook": True,
         "inject.rootfs-write": "private",
+        "limits.cpus-per-gpu": "",
+        "limits.memory-per-gpu": "",
+        "limits.pids-per-gpu": "",
+        "limits.shm-per-gpu": "",
+        "limits.numa": "prefer",
+        "limits.unified": {},
+        "security.privileged": "warn",
+        "security.drop-capabilities": [],
+        "security.no-new-privileges": False,
     }
     assert set(configured().sources.values()) == {"default"}
 
@@ -53,7 +62,7 @@ def test_defaults_are_the_agreed_ones() -> None:
 def test_every_key_is_used_by_the_product() -> None:
     """A key that nothing acts on would be a promise that nobody keeps."""
     root = Path(config_keys.__file__).parent
-    tables = {"config_keys.py", "config_schema.py", "config_file.py"}
+    tables = {"config_keys.py", "config_keys_share.py", "config_schema.py", "config_file.py"}
     product = "".join(p.read_text() for p in root.rglob("*.py") if p.name not in tables)
     unused = [name for name in config_keys.table() if f'"{name}"' not in product]
     assert not unused

@@ -52,6 +52,8 @@ CREATE = {
     "gpushim.inject.keptcaches",
     "gpushim.inject.loadercache",
     "gpushim.injection",
+    "gpushim.limits",
+    "gpushim.limits.wanted",
     "gpushim.log",
     "gpushim.main",
     "gpushim.oci",

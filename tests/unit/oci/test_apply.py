@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from gpushim.oci.apply import CAPABILITY_SETS, apply
-from gpushim.oci.edits import HOOK_STAGES, DeviceNode, Edits, Hook, Mount
+from gpushim.oci.apply import apply
+from gpushim.oci.edits import CAPABILITY_SETS, HOOK_STAGES, DeviceNode, Edits, Hook, Mount
 from hypothesis import given
 from hypothesis import strategies as st
 

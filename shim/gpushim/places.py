@@ -82,6 +82,21 @@ class Places:
         return self.run + "/leases.aside"
 
     @property
+    def use(self) -> str:
+        """What GPUs are really used for, as the exporter has seen it last."""
+        return self.run + "/use.json"
+
+    @property
+    def drained(self) -> str:
+        """The devices that get no new containers; an administrator's word, so it outlives boots."""
+        return self.lib + "/drained.json"
+
+    @property
+    def quarantine(self) -> str:
+        """GPUs that failed while containers had them, one file for each."""
+        return self.run + "/quarantine"
+
+    @property
     def driver_trees(self) -> str:
         return self.lib + "/driver"
 

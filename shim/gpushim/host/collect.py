@@ -237,6 +237,7 @@ def _add_nvml(config: Config, result: Collected, library: str, version: str) -> 
     Raises GpushimError if NVML says that it is of another version than the kernel module.
     """
     inventory = result.inventory
+    inventory.nvml = library
     found = inventory.gpus
     dev = config.text("host.dev-root")
     asleep = [

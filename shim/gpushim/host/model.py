@@ -185,7 +185,8 @@ class Inventory:
     GPUs, by their indices, how well they are connected: larger is better, 0 on the diagonal (see
     `host.topology`); cpus: NUMA node in decimal -> its processors as the kernel lists them;
     memory_policies: path of a low-level runtime -> modes of NUMA memory policies that it and the
-    kernel know, asked for only where there are several nodes.
+    kernel know, asked for only where there are several nodes; nvml: absolute path of the driver's
+    libnvidia-ml.so.1, "" where it is not installed.
     """
 
     __slots__ = (
@@ -199,6 +200,7 @@ class Inventory:
         "mig_monitor_minor",
         "modify_device_files",
         "mount_program",
+        "nvml",
         "sockets",
         "topology",
         "trees",
@@ -219,6 +221,7 @@ class Inventory:
         topology: list[list[int]] | None = None,
         cpus: dict[str, str] | None = None,
         memory_policies: dict[str, list[str]] | None = None,
+        nvml: str = "",
     ) -> None:
         self.driver_version = driver_version
         self.gpus = gpus
@@ -233,6 +236,7 @@ class Inventory:
         self.topology = topology or []
         self.cpus = cpus or {}
         self.memory_policies = memory_policies or {}
+        self.nvml = nvml
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -249,6 +253,7 @@ class Inventory:
             "topology": self.topology,
             "cpus": self.cpus,
             "memory_policies": self.memory_policies,
+            "nvml": self.nvml,
         }
 
     @classmethod
@@ -267,6 +272,7 @@ class Inventory:
             topology=data["topology"],
             cpus=data["cpus"],
             memory_policies=data["memory_policies"],
+            nvml=data["nvml"],
         )
 
 

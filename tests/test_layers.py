@@ -17,6 +17,7 @@ ORDER = [
     ["errors", "log", "config", "places"],
     [
         "config_kinds",
+        "config_keys_allocate",
         "config_keys_share",
         "config_keys",
         "config_schema",
@@ -30,12 +31,13 @@ ORDER = [
     ["cdi"],
     ["snapshot"],
     ["refresh"],
+    ["records", "refusals"],
     ["allocate"],
     ["limits"],
     ["inject"],
-    ["records", "refusals"],
     [
         "asking",
+        "booking",
         "granting",
         "injection",
         "decision",

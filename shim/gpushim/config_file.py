@@ -33,7 +33,7 @@ tomllib = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else 
 _MAXIMUM_BYTES = 1 << 20
 # Kinds whose texts have a pattern, and those of them that may be empty in a key without a default.
 _PATTERNS = (COUNT, DURATION, NUMBER, SIZE)
-_MAY_BE_EMPTY = (COUNT, NUMBER, SIZE)
+_MAY_BE_EMPTY = (COUNT, DURATION, NUMBER, SIZE)
 _HINT = "`gpushimctl config check` tells when the file is right."
 
 
@@ -181,4 +181,6 @@ def allowed(key: Key) -> str:
         "whole number": "a whole number above 0",
         "list of capabilities": "a list of capabilities such as SYS_PTRACE",
         "table of cgroup files": "a table of cgroup files such as memory.high",
+        "integer": "a whole number from -1000 to 1000",
+        "table of numbers by label": "a table of labels, each with a whole number",
     }[key.kind] + (" or empty" if key.default == "" and key.kind in _MAY_BE_EMPTY else "")

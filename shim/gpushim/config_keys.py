@@ -7,6 +7,7 @@ commented file that `gpushimctl install` writes.
 from __future__ import annotations
 
 from .config import Config
+from .config_keys_allocate import ALLOCATE
 from .config_keys_share import SHARE
 from .config_kinds import (
     CDI_KIND,
@@ -38,6 +39,7 @@ SECTIONS = {
     "request": "What a container may ask for.",
     "cdi": "Container Device Interface: devices that spec files describe.",
     "inject": "How a container is given its GPUs.",
+    "allocate": "Which GPUs a container gets.",
     "limits": "What containers with GPUs get of the rest of the machine, if users set nothing.",
     "security": "What is demanded of every container with GPUs.",
 }
@@ -124,6 +126,14 @@ KEYS = (
         "What `all` in NVIDIA_VISIBLE_DEVICES means, which images of CUDA have in them: every GPU "
         "that nobody holds exclusively (free), every GPU (all), or no request (none).",
         ("free", "all", "none"),
+    ),
+    Key(
+        "request",
+        "grant-over-exclusive",
+        FLAG,
+        False,
+        "Whether GPUs that are asked for by name or by `all` are given although another container "
+        "has them for itself.",
     ),
     Key(
         "request",
@@ -224,6 +234,16 @@ KEYS = (
     ),
     Key(
         "inject",
+        "nccl",
+        TEXT,
+        "off",
+        "Whether a container with two or more GPUs is given the network adapters nearest to them, "
+        "by NCCL_SOCKET_IFNAME, NCCL_IB_HCA and nodes in /dev/infiniband, unless it has such "
+        "variables (auto).",
+        ("off", "auto"),
+    ),
+    Key(
+        "inject",
         "params-hook",
         FLAG,
         True,
@@ -239,6 +259,7 @@ KEYS = (
         "private to the container, or never (it is then mounted over the image's).",
         ("private", "never"),
     ),
+    *ALLOCATE,
     *SHARE,
 )
 

@@ -23,6 +23,8 @@ NUMBER = "number"
 COUNT = "whole number"
 CAPABILITIES = "list of capabilities"
 FILES = "table of cgroup files"
+INTEGER = "integer"
+LABELS = "table of numbers by label"
 
 
 class Key:

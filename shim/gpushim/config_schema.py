@@ -12,6 +12,8 @@ from .config_kinds import (
     DURATION,
     FILES,
     FLAG,
+    INTEGER,
+    LABELS,
     NUMBER,
     PATH,
     PATHS,
@@ -73,6 +75,17 @@ _KINDS: dict[str, dict[str, Any]] = {
         "propertyNames": {"pattern": "^(?!cgroup\\.)[a-z]+(\\.[A-Za-z0-9_]+)+$"},
         "additionalProperties": {"type": ["string", "number"]},
     },
+    INTEGER: {
+        "type": ["integer", "string"],
+        "minimum": -1000,
+        "maximum": 1000,
+        "pattern": "^-?[0-9]{1,4}$",
+    },
+    LABELS: {
+        "type": "object",
+        "propertyNames": {"minLength": 1},
+        "additionalProperties": {"type": "integer", "minimum": 0},
+    },
 }
 
 
@@ -81,7 +94,7 @@ def key_schema(key: Key) -> dict[str, Any]:
     made = dict(_KINDS[key.kind])
     if key.kind == PATH and key.default == "":
         made["pattern"] = "^(/|$)"
-    if key.kind in (SIZE, NUMBER, COUNT) and key.default == "":
+    if key.kind in (SIZE, NUMBER, COUNT, DURATION) and key.default == "":
         made["pattern"] = f"^$|{made['pattern']}"
     if key.allowed and key.kind == TEXTS:
         made["items"] = {"enum": list(key.allowed)}

@@ -11,6 +11,7 @@ from errno import EFBIG
 
 from gpushim import decision
 from gpushim.asking import gather_all, understand
+from gpushim.booking import Asker, book, give_back
 from gpushim.decision import Given
 from gpushim.errors import GpushimError, why
 from gpushim.granting import decide
@@ -57,12 +58,22 @@ def create(call: Call) -> None:
     _refuse_taken_name(call)
     # With nothing to change, this finds out a spec of odd types before anything is written.
     apply_to(bundle, Edits())
-    given = _give(call, bundle, asked, container, understood, request)
-    text = apply_to(bundle, given.edits)
-    call.log.fields["edits"] = given.edits.to_json()
-    call.log.step("edits")
+    given = Given()
+    try:
+        _give(given, call, bundle, asked, container, understood, request)
+        text = apply_to(bundle, given.edits)
+        call.log.fields["edits"] = given.edits.to_json()
+        call.log.step("edits")
+        _keep(call, bundle, given, text)
+    except BaseException:
+        if given.lease is not None:
+            give_back(given.lease)
+        raise
+    call.log.write("info", "granted", dumps)
 
-    # The spec comes last: if either fails, it is as it was, and so is all else.
+
+def _keep(call: Call, bundle: Bundle, given: Given, text: str) -> None:
+    """Writes record and spec. The spec comes last: if either fails, it is as it was."""
     decision.keep(call, bundle, given)
     call.log.step("record")
     try:
@@ -71,7 +82,6 @@ def create(call: Call) -> None:
         decision.drop(call)
         raise
     call.log.step("spec")
-    call.log.write("info", "granted", dumps)
 
 
 def _keep_vendor_hooks_out(bundle: Bundle, container: Container) -> bool:
@@ -102,8 +112,10 @@ def _adopt(
     request, grant = found
     call.log.fields["request"] = request.to_json()
     call.log.fields["grant"] = grant.to_json()
+    given = Given(grant, by_engine=True)
     try:
-        decision.keep(call, bundle, Given(grant, by_engine=True))
+        _, given.lease = book(understood.snapshot, request, Asker(call, bundle, asked))
+        decision.keep(call, bundle, given)
     except GpushimError as error:
         call.log.warn(str(error))  # it has its devices all the same
     call.log.write("info", "granted by the engine", dumps)
@@ -111,18 +123,18 @@ def _adopt(
 
 
 def _give(
+    given: Given,
     call: Call,
     bundle: Bundle,
     asked: Asked,
     container: Container,
     understood: Understood,
     request: Request,
-) -> Given:
-    """Decides, and makes the Edits. Raises GpushimError for what can't be given.
+) -> None:
+    """Decides, and makes the Edits, into `given`. Raises GpushimError for what can't be given.
 
     A container that may start without a GPU does, whatever the reason that there is none.
     """
-    given = Given()
     if request.cdi:
         from gpushim.cdi.resolve import resolve, target
 
@@ -132,8 +144,8 @@ def _give(
         given.variables.update(edits.env)
         call.log.warnings += said
     if not request.driver:
-        return given
-    if request.keys or not request.open:
+        return
+    if request.keys:
         from gpushim.allocate.unsupported import refuse_unsupported
 
         refuse_unsupported(request)
@@ -141,7 +153,7 @@ def _give(
         if understood.snapshot is None:
             assert understood.problem is not None
             raise understood.problem
-        snapshot, grant, facts = decide(call, understood.snapshot, request)
+        found = decide(understood.snapshot, request, Asker(call, bundle, asked))
     except GpushimError as error:
         if not request.keys.get("optional") or _misspelt(request):
             raise
@@ -149,15 +161,30 @@ def _give(
         edits = without_gpu(container)
         given.edits.extend(edits)
         given.variables.update(edits.env)
-        return given
-    given.grant, given.facts = grant, facts
+        return
+    snapshot, grant = found.snapshot, found.grant
+    given.grant, given.facts, given.lease = grant, found.facts, found.lease
     call.log.fields["grant"] = grant.to_json()
     call.log.step("grant")
     # Before anything is written into the container's root, since it may be refused.
-    given.edits.extend(limit_edits(call, bundle, container, snapshot, request, grant, []))
-    edits, given.library_path = edits_for(call, asked, container, snapshot, request, grant, facts)
+    given.edits.extend(
+        limit_edits(call, bundle, container, snapshot, request, grant, found.bookings)
+    )
+    if len(grant.gpus) > 1 and snapshot.config.text("inject.nccl") == "auto":
+        from gpushim.inject.nccl import nccl_edits
+
+        edits, said = nccl_edits(bundle, grant.gpus, snapshot.config, container.user_namespace)
+        given.edits.extend(edits)
+        given.variables.update(edits.env)
+        call.log.warnings += said
+    edits, given.library_path = edits_for(
+        call, asked, container, snapshot, request, grant, found.facts
+    )
     given.edits.extend(edits)
-    return given
+    if any(booking.memory for booking in found.bookings):
+        # A booking is a promise among containers; nothing of the driver's holds them to it.
+        given.variables["GPUSHIM_MEMORY_ENFORCEMENT"] = "none"
+        given.edits.env["GPUSHIM_MEMORY_ENFORCEMENT"] = "none"
 
 
 def _misspelt(request: Request) -> bool:

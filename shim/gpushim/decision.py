@@ -15,6 +15,7 @@ from gpushim.oci.invocation import state_root
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from gpushim.allocate.lease import Lease
     from gpushim.granting import NodeFacts
     from gpushim.host.model import Gpu
     from gpushim.main import Call
@@ -25,18 +26,19 @@ class Given:
     """What a container is given.
 
     grant: None where it gets CDI devices alone, or starts without a GPU; facts: the numbers of its
-    device nodes; library_path: what LD_LIBRARY_PATH has to name, in later processes, too;
-    variables: others that later processes are to have, beside those of the grant; by_engine:
-    whether all of it was in the spec already.
+    device nodes; lease: None where nothing is booked; library_path: what LD_LIBRARY_PATH has to
+    name, in later processes, too; variables: others that later processes are to have, beside those
+    of the grant; by_engine: whether all of it was in the spec already.
     """
 
-    __slots__ = ("by_engine", "edits", "facts", "grant", "library_path", "variables")
+    __slots__ = ("by_engine", "edits", "facts", "grant", "lease", "library_path", "variables")
 
     def __init__(self, grant: Grant | None = None, by_engine: bool = False) -> None:
         self.grant = grant
         self.by_engine = by_engine
         self.facts: NodeFacts = {}
         self.edits = Edits()
+        self.lease: Lease | None = None
         self.library_path = ""
         self.variables: dict[str, str] = {}
 
@@ -86,6 +88,7 @@ def keep(call: Call, bundle: Bundle, given: Given) -> None:
         "library_path": given.library_path,
         "variables": given.variables,
         "has_driver": given.grant is not None,
+        "lease": given.lease.to_json() if given.lease is not None else None,
         "by_engine": given.by_engine,
         "warnings": call.log.warnings,
         "notes": call.log.fields.get("notes", []),

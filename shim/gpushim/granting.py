@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpushim.allocate.grant import Unavailable, grant_named
+from gpushim.allocate.grant import Grant, Unavailable
+from gpushim.booking import book, give_back
 from gpushim.errors import GpushimError
 from gpushim.host.devicenodes import node_facts, stale
 from gpushim.host.model import capability_key
@@ -11,53 +12,76 @@ from gpushim.snapshot import obtain, refresh_again
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from gpushim.allocate.grant import Grant
+    from gpushim.allocate.lease import Booking, Lease
+    from gpushim.booking import Asker
     from gpushim.config import Config
-    from gpushim.main import Call
     from gpushim.request.request import Request
     from gpushim.snapshot import Snapshot
 
     NodeFacts = dict[str, tuple[int, int, int, int, int]]
 
-# UUID -> who has a device for itself. There are no leases in this version, so nobody has.
-_HELD: dict[str, str] = {}
+
+class Decision:
+    """What was decided: a grant, its lease (None without a device), and the facts of its nodes.
+
+    snapshot: one that has the driver tree for it; bookings: what is booked of each device.
+    """
+
+    __slots__ = ("bookings", "facts", "grant", "lease", "snapshot")
+
+    def __init__(
+        self, snapshot: Snapshot, grant: Grant, bookings: list[Booking], lease: Lease | None
+    ) -> None:
+        self.snapshot = snapshot
+        self.grant = grant
+        self.bookings = bookings
+        self.lease = lease
+        self.facts: NodeFacts = {}
 
 
-def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, Grant, NodeFacts]:
-    """The grant, its device nodes as they are now, and a snapshot that has its driver tree.
+def decide(snapshot: Snapshot, request: Request, asker: Asker) -> Decision:
+    """The decision, with the devices' nodes as they are now.
 
     What seems not to be there is looked for once more by a refresh before it is an error: a GPU
-    that was plugged in or repaired, a node that nobody has made yet. Raises GpushimError.
+    that was plugged in or repaired, a node that nobody has made yet. Raises GpushimError; then
+    nothing is booked.
     """
+    places = asker.call.places
     key = capability_key(request.capabilities)
     if not snapshot.has_tree(key):
-        snapshot = obtain(call.places, key)
+        snapshot = obtain(places, key)
     try:
-        grant = grant_named(request, snapshot.inventory.gpus, _HELD)
+        found = _book(snapshot, request, asker)
     except Unavailable:
-        snapshot = refresh_again(call.places, key, "a GPU that was asked for is not usable", [])
-        grant = grant_named(request, snapshot.inventory.gpus, _HELD)
-    _check_requirements(request, grant, snapshot)
-    dev_root = snapshot.config.text("host.dev-root")
-    facts, missing = _stat_nodes(snapshot.config, needed_nodes(grant))
-    if missing:
-        minors = [gpu.minor for gpu in grant.boards()]
-        snapshot = refresh_again(call.places, key, f"{missing[0]} is missing", minors)
-        grant = grant_named(request, snapshot.inventory.gpus, _HELD)
-        facts, missing = _stat_nodes(snapshot.config, needed_nodes(grant))
-    if missing:
-        raise GpushimError(
-            f"GPUs were asked for by {request.sources['devices']}, but the device node "
-            f"{dev_root}/{missing[0]} is missing and could not be made.",
-            "Run 'nvidia-modprobe -u -c 0' or 'gpushimctl doctor'.",
-        )
-    call.log.warnings += grant.warnings
-    if request.count is not None:
-        call.log.fields["notes"] = [
-            "A count takes the first GPUs that work: this version does not keep two containers "
-            "from the same one."
-        ]
-    return snapshot, grant, facts
+        snapshot = refresh_again(places, key, "a GPU that was asked for is not usable", [])
+        found = _book(snapshot, request, asker)
+    try:
+        _check_requirements(request, found.grant, snapshot)
+        found.facts, missing = _stat_nodes(snapshot.config, needed_nodes(found.grant))
+        if missing:
+            minors = [gpu.minor for gpu in found.grant.boards()]
+            found.snapshot = refresh_again(places, key, f"{missing[0]} is missing", minors)
+            found.facts, missing = _stat_nodes(snapshot.config, needed_nodes(found.grant))
+        if missing:
+            dev_root = snapshot.config.text("host.dev-root")
+            raise GpushimError(
+                f"GPUs were asked for by {request.sources['devices']}, but the device node "
+                f"{dev_root}/{missing[0]} is missing and could not be made.",
+                "Run 'nvidia-modprobe -u -c 0' or 'gpushimctl doctor'.",
+            )
+    except BaseException:
+        if found.lease is not None:
+            give_back(found.lease)
+        raise
+    asker.call.log.warnings += found.grant.warnings
+    return found
+
+
+def _book(snapshot: Snapshot, request: Request, asker: Asker) -> Decision:
+    if request.count is None and not request.devices:
+        return Decision(snapshot, Grant([], request.capabilities), [], None)
+    choice, lease = book(snapshot, request, asker)
+    return Decision(snapshot, choice.grant(request.capabilities), lease.bookings, lease)
 
 
 def _check_requirements(request: Request, grant: Grant, snapshot: Snapshot) -> None:

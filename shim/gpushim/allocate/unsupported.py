@@ -8,14 +8,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.request.request import Request
 
-# Keys of a request that something acts on: `optional` is create's, `numa` is that of limits, `gpus`
-# is no key of its own.
-_ACTED_ON = ("optional", "numa")
+# Keys of a request that nothing acts on while a container is created.
+_NOT_YET = ("priority", "wait")
 
 
 def refuse_unsupported(request: Request) -> None:
-    """Raises GpushimError for a key that only an allocation with leases can act on."""
-    waiting = [key for key in request.keys if key not in _ACTED_ON]
+    """Raises GpushimError for a key that only waiting can act on."""
+    waiting = [key for key in _NOT_YET if key in request.keys]
     if waiting:
         said = ", ".join(request.sources[key] for key in waiting)
         names = ", ".join(f"'{key}'" for key in waiting)
@@ -24,11 +23,4 @@ def refuse_unsupported(request: Request) -> None:
             "of gpushim does not act on it yet: a container that asked for it would get something "
             "else.",
             "Leave it out, or wait for the version whose changelog names it.",
-        )
-    by_variable = request.sources["devices"].startswith("environment NVIDIA_")
-    if by_variable and not request.open and request.count is None:
-        raise GpushimError(
-            f"GPUs were asked for by {request.sources['devices']}, and request.visible-devices is "
-            "'allocate', which this version of gpushim does not act on yet.",
-            "Set it to grant or ignore.",
         )

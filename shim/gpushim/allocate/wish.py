@@ -102,7 +102,7 @@ def wish_of(
     wish.model = keys.get("model", "")
     wish.capability = keys.get("compute-capability", [])
     wish.mig = keys.get("mig", "")
-    wish.placement = keys.get("placement") or _placement(wish, counts)
+    wish.placement = keys.get("placement") or _placement(wish)
     wish.numa = keys.get("numa", numa)
     wish.over = over and wish.mode in (OPEN, ALL)
     wish.optional = keys.get("optional", False)
@@ -123,12 +123,12 @@ def _mode(request: Request, counts: str) -> str:
     return OPEN if request.open else EXCLUSIVE
 
 
-def _placement(wish: Wish, counts: str) -> str:
+def _placement(wish: Wish) -> str:
     keys = wish.request.keys
     if wish.mode != SHARED:
         return LINK
-    bare = not ("mode" in keys or "memory" in keys or "compute" in keys)
-    return SPREAD if bare and counts == COUNTS_SPREAD else PACK
+    # Where nobody says how much of a GPU he needs, two on one are slower than two on two.
+    return PACK if "memory" in keys or "compute" in keys else SPREAD
 
 
 def size_words(size: int) -> str:

@@ -30,6 +30,7 @@ def test_defaults_are_the_agreed_ones() -> None:
         "host.driver-wait": "10s",
         "request.visible-devices": "grant",
         "request.all-from-environment": "free",
+        "request.grant-over-exclusive": False,
         "request.accept-nvidia-visible-devices-envvar-when-unprivileged": True,
         "request.refuse-unaccepted-environment": False,
         "request.accept-nvidia-visible-devices-as-volume-mounts": False,
@@ -44,8 +45,18 @@ def test_defaults_are_the_agreed_ones() -> None:
         "cdi.default-kind": "nvidia.com/gpu",
         "cdi.annotation-prefixes": ["cdi.k8s.io/"],
         "inject.layout": "tree",
+        "inject.nccl": "off",
         "inject.params-hook": True,
         "inject.rootfs-write": "private",
+        "allocate.counts": "exclusive",
+        "allocate.real-use": "auto",
+        "allocate.max-gpus": "",
+        "allocate.max-per-label": {},
+        "allocate.keep-out": [],
+        "allocate.default-priority": "0",
+        "allocate.wait-cap": "10m",
+        "allocate.restart-grace": "5s",
+        "allocate.max-age": "",
         "limits.cpus-per-gpu": "",
         "limits.memory-per-gpu": "",
         "limits.pids-per-gpu": "",
@@ -62,7 +73,13 @@ def test_defaults_are_the_agreed_ones() -> None:
 def test_every_key_is_used_by_the_product() -> None:
     """A key that nothing acts on would be a promise that nobody keeps."""
     root = Path(config_keys.__file__).parent
-    tables = {"config_keys.py", "config_keys_share.py", "config_schema.py", "config_file.py"}
+    tables = {
+        "config_keys.py",
+        "config_keys_allocate.py",
+        "config_keys_share.py",
+        "config_schema.py",
+        "config_file.py",
+    }
     product = "".join(p.read_text() for p in root.rglob("*.py") if p.name not in tables)
     unused = [name for name in config_keys.table() if f'"{name}"' not in product]
     assert not unused

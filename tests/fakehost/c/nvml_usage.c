@@ -259,16 +259,22 @@ EXPORT ret_t nvmlDeviceGetPerformanceState(device_t handle, unsigned *state)
 	return OK;
 }
 
-EXPORT ret_t nvmlDeviceGetCurrentClocksEventReasons(device_t handle, u64 *reasons)
+/* No exported function calls one that drivers of some age have not. */
+static ret_t clock_reasons(device_t handle, u64 *reasons)
 {
 	WHOLE_DEVICE(handle);
 	*reasons = g->gpu_util ? 0 : 1; /* idle */
 	return OK;
 }
 
+EXPORT ret_t nvmlDeviceGetCurrentClocksEventReasons(device_t handle, u64 *reasons)
+{
+	return clock_reasons(handle, reasons);
+}
+
 EXPORT ret_t nvmlDeviceGetCurrentClocksThrottleReasons(device_t handle, u64 *reasons)
 {
-	return nvmlDeviceGetCurrentClocksEventReasons(handle, reasons);
+	return clock_reasons(handle, reasons);
 }
 
 EXPORT ret_t nvmlDeviceGetFanSpeed(device_t handle, unsigned *percent)

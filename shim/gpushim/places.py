@@ -97,6 +97,11 @@ class Places:
         return self.run + "/quarantine"
 
     @property
+    def queue(self) -> str:
+        """Tickets of who waits for GPUs, one file for each; any user may write one (mode 1777)."""
+        return self.run + "/queue"
+
+    @property
     def driver_trees(self) -> str:
         return self.lib + "/driver"
 

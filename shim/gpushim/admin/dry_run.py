@@ -43,7 +43,7 @@ def show(prepared: Prepared, places: Places) -> None:
 def directories(places: Places) -> tuple[str, ...]:
     """The directories that an installation has, with that of the tmpfiles.d entry."""
     return (
-        *(places.lib, places.etc, places.run, places.containers, places.leases),
+        *(places.lib, places.etc, places.run, places.containers, places.leases, places.queue),
         *(places.log, places.bin),
         os.path.dirname(programs.tmpfiles_path(places)),
     )

@@ -182,8 +182,9 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
 def _place(prepared: Prepared, places: Places, record: Installation) -> None:
     """Make directories and files, and try the launcher."""
     for directory in dry_run.directories(places):
-        # In the directory of leases every user may write, and nobody remove another's.
-        made = files.make_directory(directory, 0o1777 if directory == places.leases else 0o755)
+        # In those of leases and tickets every user may write, and nobody remove another's.
+        is_shared = directory in (places.leases, places.queue)
+        made = files.make_directory(directory, 0o1777 if is_shared else 0o755)
         record.directories += [path for path in made if path not in record.directories]
     leaselock.make_places(places)
     if prepared.config is not None:

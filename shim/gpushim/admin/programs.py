@@ -83,8 +83,9 @@ def tmpfiles(places: Places) -> str:
             f'd "{path}" 0755 root root -'
             for path in (places.run, places.containers, places.log)
         ),
-        "# Where GPUs are booked, by each user's containers.",
+        "# Where GPUs are booked, by each user's containers, and where users wait for them.",
         f'd "{places.leases}" 1777 root root -',
+        f'd "{places.queue}" 1777 root root -',
         f'f "{places.lease_lock}" 0644 root root -',
     ]
     return "\n".join(lines) + "\n"

@@ -1,9 +1,9 @@
 """What a container has booked, and the one file that says so.
 
 A lease is {"format": 1, "id", "state_root", "name", "engine", "runtime", "family", "cgroup",
-"creator": [pid, start time], "boot", "since", "owner", "ticket", "bookings": [{"uuid", "mode",
-"memory", "compute"}, ...], "labels": {name: value}}. Any user may write one, so each member is
-checked when it is read.
+"creator": [pid, start time], "boot", "since", "expires", "owner", "ticket", "bookings": [{"uuid",
+"mode", "memory", "compute"}, ...], "labels": {name: value}}. Any user may write one, so each member
+is checked when it is read.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class Lease:
         "cgroup",
         "creator",
         "engine",
+        "expires",
         "family",
         "id",
         "labels",
@@ -100,6 +101,7 @@ class Lease:
         self.cgroup = ""
         self.boot = ""
         self.since = 0
+        self.expires = 0
         self.owner = 0
         self.ticket = ""
         self.labels: dict[str, str] = {}
@@ -111,6 +113,7 @@ class Lease:
             data[member] = getattr(self, member)
         data["creator"] = list(self.creator)
         data["since"] = self.since
+        data["expires"] = self.expires
         data["owner"] = self.owner
         data["bookings"] = [booking.to_json() for booking in self.bookings]
         data["labels"] = self.labels
@@ -138,12 +141,12 @@ class Lease:
             if type(text) is not str:
                 raise TypeError(member)
             setattr(lease, member, text)
-        lease.since = data["since"]
+        lease.since, lease.expires = data["since"], data["expires"]
         lease.owner = data["owner"] if owner is None else owner
         lease.labels = labels = data["labels"]
-        for each in (pid, started, lease.since, lease.owner):
+        for each in (pid, started, lease.since, lease.expires, lease.owner):
             if not _is_count(each):
-                raise ValueError("creator, since or owner")
+                raise ValueError("creator, since, expires or owner")
         if type(labels) is not dict or any(type(value) is not str for value in labels.values()):
             raise TypeError("labels")
         lease.path = path

@@ -43,13 +43,14 @@ def acquire(places: Places, seconds: float = WAIT_SECONDS) -> int:
 
 
 def make_places(places: Places) -> None:
-    """Makes the directory of leases and the lock file, as far as they are missing.
+    """Makes the directories of leases and tickets and the lock file, as far as they are missing.
 
     Raises GpushimError. Install and tmpfiles.d make them for users who can't.
     """
     try:
         make_directories(places.run)
         make_directories(places.leases, 0o1777)
+        make_directories(places.queue, 0o1777)
         try:
             flags = _FLAGS | posix.O_CREAT | posix.O_EXCL
             descriptor = posix.open(places.lease_lock, flags, 0o644)

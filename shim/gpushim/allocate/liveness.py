@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import posix
+import time
 
 from gpushim.allocate import cgroup_of
 from gpushim.host import procfiles
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from gpushim.allocate.lease import Lease
+    from gpushim.allocate.ticket import Ticket
 
 # runc's state holds its configuration with the whole environment, which has no limit.
 _LARGEST_STATE = 16 << 20
@@ -33,6 +35,8 @@ _STATE = {
 _NS_GET_PARENT = 0xB702
 _NS_GET_OWNER_UID = 0xB704
 _DEEPEST_NAMESPACE = 32  # the kernel's limit of nested user namespaces
+# For how long GPUs may be kept for a container without a process that waits for it.
+LONGEST_RESERVATION = 24 * 3600
 
 
 class Roots:
@@ -60,9 +64,11 @@ def lives(lease: Lease, roots: Roots) -> bool:
     """
     if lease.boot != roots.boot:
         return False
-    owner = lease.owner if lease.owner != 0 and _is_machine_root(roots) else None
+    owner = lease.owner if lease.owner != 0 and is_machine_root(roots) else None
     if _is_running(roots, *lease.creator, owner):
         return True
+    if lease.expires:
+        return _is_reserved(lease, roots, owner)
     state, is_hidden = _state(lease)
     _, pid, started = _STATE.get(lease.family, _STATE["runc"])
     if _is_running(roots, _number(state.get(pid)), _number(state.get(started)), owner):
@@ -71,6 +77,39 @@ def lives(lease: Lease, roots: Roots) -> bool:
     if populated is None:
         populated = is_hidden
     return populated or (lease.owner != posix.geteuid() and _hides_processes(roots))
+
+
+def _is_reserved(lease: Lease, roots: Roots, owner: int | None) -> bool:
+    """Whether GPUs are kept for a ticket whose client has ended, or has become another user's.
+
+    The client may have become sudo(8), a process of root's: its command line then has the ticket
+    in it, which only who started it can have put there.
+    """
+    left = lease.expires - time.clock_gettime(time.CLOCK_BOOTTIME)
+    if 0 < left <= LONGEST_RESERVATION:
+        return True
+    if owner is not None and _is_running(roots, *lease.creator, None):
+        words = procfiles.text(f"{roots.proc}/{lease.creator[0]}/cmdline") or ""
+        return bool(lease.ticket) and lease.ticket in words
+    return lease.owner != posix.geteuid() and _hides_processes(roots)
+
+
+def client_lives(ticket: Ticket, roots: Roots) -> bool:
+    """Whether the process that waits with a ticket is there."""
+    if ticket.boot != roots.boot:
+        return False
+    owner = ticket.owner if ticket.owner != 0 and is_machine_root(roots) else None
+    if _is_running(roots, *ticket.client, owner):
+        return True
+    return ticket.owner != posix.geteuid() and _hides_processes(roots)
+
+
+def client_waits(ticket: Ticket, roots: Roots) -> bool:
+    """Whether it is there and not stopped (by Ctrl-Z, say): one that is holds nobody up."""
+    return client_lives(ticket, roots) and _stat_fields(roots, ticket.client[0])[:1] not in (
+        ["T"],
+        ["t"],
+    )
 
 
 def is_running(pid: int, started: int, roots: Roots) -> bool:
@@ -89,13 +128,18 @@ def _start_time(roots: Roots, pid: int) -> int:
 
     Fields 3, 20 and 22 of proc(5): a zombie has ended, unless only its first thread has.
     """
-    fields = (procfiles.text(f"{roots.proc}/{pid}/stat") or "").rpartition(")")[2].split()
+    fields = _stat_fields(roots, pid)
     try:
         if fields[0] in "ZXx" and int(fields[17]) < 2:
             return 0
         return int(fields[19])
     except (ValueError, IndexError):
         return 0
+
+
+def _stat_fields(roots: Roots, pid: int) -> list[str]:
+    """What proc(5) tells of a process from its state, field 3, onwards."""
+    return (procfiles.text(f"{roots.proc}/{pid}/stat") or "").rpartition(")")[2].split()
 
 
 def _state(lease: Lease) -> tuple[dict[str, Any], bool]:
@@ -134,7 +178,7 @@ def _has_processes(
     return False
 
 
-def _is_machine_root(roots: Roots) -> bool:
+def is_machine_root(roots: Roots) -> bool:
     """Whether this process is root, and not only within a user namespace."""
     if posix.geteuid() != 0:
         return False

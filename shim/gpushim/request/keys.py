@@ -45,6 +45,7 @@ _FORMS = {
     "placement": ("placement", "Write link, pack or spread."),
     "numa": ("treatment of NUMA nodes", "Write bind, prefer or off."),
     "optional": ("yes or no", "Write true or false."),
+    "ticket": ("ticket", "Write the 16 digits and letters that 'gpushimctl reserve' printed."),
 }
 KEYS = tuple(_FORMS)
 
@@ -65,6 +66,7 @@ _READERS = {
     "priority": keyvalues.priority,
     "wait": keyvalues.wait,
     "optional": keyvalues.optional,
+    "ticket": keyvalues.ticket,
 }
 
 
@@ -154,3 +156,13 @@ def parse(key: str, text: str, source: str) -> Any:
     except ValueError:
         pass
     raise GpushimError(f"'{brief(text)}' is no {what} ({source}).", hint)
+
+
+def text_of(key: str, value: Any) -> str:
+    """A text that `parse` makes this value of; for all keys but gpus."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        # As no duration is written with an exponent.
+        return f"{value:.3f}s"
+    return "".join(value) if isinstance(value, list) else str(value)

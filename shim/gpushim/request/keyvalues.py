@@ -21,6 +21,7 @@ _SMALLEST_MEMORY = 1 << 20
 _LARGEST_MEMORY = 1 << 62
 _LONGEST_COUNT = 4  # digits
 _LONGEST_WAIT = 1e9
+_TICKET_LENGTH = 16
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
 
@@ -174,6 +175,14 @@ def wait(text: str) -> float:
     if duration > _LONGEST_WAIT:
         raise ValueError
     return duration
+
+
+def ticket(text: str) -> str:
+    """16 hexadecimal digits."""
+    lower = text.lower()
+    if len(lower) != _TICKET_LENGTH or lower.strip("0123456789abcdef"):
+        raise ValueError
+    return lower
 
 
 def optional(text: str) -> bool:

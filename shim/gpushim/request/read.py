@@ -22,31 +22,41 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.config import Config
     from gpushim.request.gather import Asked
+    from gpushim.request.ticketed import Reserved
     from gpushim.request.wanted import Wanted
 
     Said = dict[str, tuple[str, str]]  # key -> (text, where it was said)
 
 # Keys that say what a GPU must be or how much of it: they ask for one GPU where nothing else does.
 _RESOURCES = ("memory", "compute", "mode", "model", "compute-capability", "mig")
+_TICKET = "GPUSHIM_TICKET="
 _ACCEPT = "request.accept-nvidia-visible-devices-envvar-when-unprivileged"
 
 
-def read_request(asked: Asked, config: Config) -> tuple[Request | None, list[str]]:
+def read_request(
+    asked: Asked, config: Config, reserved: Reserved | None = None
+) -> tuple[Request | None, list[str]]:
     """What the container asks for, None for nothing; and sentences to warn with.
 
-    Raises GpushimError for what can't be understood, or what this installation does not allow.
+    reserved: the id of a ticket -> what it was taken for, where tickets count. Raises GpushimError
+    for what can't be understood, or what this installation does not allow.
     """
     if asked.sandbox:
         return None, []
     warnings: list[str] = []
     environment = asked.environment
     if not (asked.administrator or config.flag(_ACCEPT)):
-        environment = []
+        # No image has a ticket in it: somebody of this machine took it.
+        environment = [entry for entry in environment if entry.startswith(_TICKET)]
     places = _own_keys(asked, environment)
     said: Said = {}
     for place in places:
         for key, pair in place.items():
             said.setdefault(key, pair)
+    if "ticket" in said and reserved is not None:
+        request = _by_ticket(asked, environment, places, said, config, reserved, warnings)
+        if request is not None:
+            return request, warnings
     left_out: list[str] = []
     found = wanted.find(asked, environment, places, config, warnings, left_out)
     if found is None and any(key in said for key in _RESOURCES):
@@ -63,6 +73,29 @@ def read_request(asked: Asked, config: Config) -> tuple[Request | None, list[str
         if found is None or not found.cdi:
             return None, warnings
     return _request(found, said, asked, environment, config, warnings), warnings
+
+
+def _by_ticket(
+    asked: Asked,
+    environment: list[str],
+    places: list[Said],
+    said: Said,
+    config: Config,
+    reserved: Reserved,
+    warnings: list[str],
+) -> Request | None:
+    """What a ticket was taken for; None if it counts for nothing, and then is said no more."""
+    from gpushim.request import ticketed
+
+    also = wanted.find(asked, [], places, config, [], [])
+    asks = also is not None or any(key in said for key in _RESOURCES)
+    held = ticketed.held_by(said, reserved, asks, warnings)
+    if held is None:
+        return None
+    found = ticketed.found_by(held, said, also)
+    request = _request(found, {}, asked, environment, config, warnings)
+    ticketed.add_keys(request, held, said)
+    return request
 
 
 def _own_keys(asked: Asked, environment: list[str]) -> list[Said]:

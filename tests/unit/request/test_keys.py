@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gpushim.errors import GpushimError
-from gpushim.request.keys import KEYS, from_names, from_variables, parse, variable_name
+from gpushim.request.keys import KEYS, from_names, from_variables, parse, text_of, variable_name
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,10 +95,14 @@ GIB = 1 << 30
         ("numa", "off", "off"),
         *[("optional", text, True) for text in ("true", "1", "yes", "on", "True")],
         *[("optional", text, False) for text in ("false", "0", "no", "off", "FALSE")],
+        ("ticket", "0123456789abcdef", "0123456789abcdef"),
+        ("ticket", "0123456789ABCDEF", "0123456789abcdef"),
     ],
 )
 def test_values(key: str, text: str, value: object) -> None:
     assert parse(key, text, SOURCE) == value
+    # A ticket keeps values as texts.
+    assert key == "gpus" or parse(key, text_of(key, value), SOURCE) == value
 
 
 @pytest.mark.parametrize(
@@ -187,6 +191,9 @@ def test_values(key: str, text: str, value: object) -> None:
         ("numa", "on", "Write bind, prefer or off."),
         ("optional", "", "Write true or false."),
         ("optional", "maybe", "Write true or false."),
+        ("ticket", "", "Write the 16 digits and letters"),
+        ("ticket", "0123456789abcde", "Write the 16 digits and letters"),
+        ("ticket", "0123456789abcdeg", "Write the 16 digits and letters"),
     ],
 )
 def test_values_that_are_refused(key: str, text: str, hint: str) -> None:
@@ -244,7 +251,7 @@ def test_every_key_has_a_variable() -> None:
         ("GPUSHIM_COMPUTE-CAPABILITY", "GPUSHIM_COMPUTE_CAPABILITY"),
         ("GPUSHIM_Gpus", "GPUSHIM_GPUS"),
         ("GPUSHIM_gpus", "GPUSHIM_GPUS"),
-        ("GPUSHIM_TICKET", ""),
+        ("GPUSHIM_QUEUE", ""),
         ("GPUSHIM_", ""),
         ("GPUSHIM_" + "X" * 5000, ""),
     ],

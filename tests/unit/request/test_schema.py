@@ -45,6 +45,7 @@ TEXTS = {
     "placement": ["link", "pack", "spread"],
     "numa": ["bind", "prefer", "off"],
     "optional": ["yes", "no"],
+    "ticket": ["0123456789abcdef", "FFFFFFFFFFFFFFFF"],
 }
 
 

@@ -117,6 +117,15 @@ def is_running(pid: int, started: int, roots: Roots) -> bool:
     return _is_running(roots, pid, started, None)
 
 
+def traces(lease: Lease, roots: Roots) -> tuple[int, list[str]]:
+    """By what a container's processes are known: the pid of its init, 0 if its runtime does not
+    tell, and the directories of its cgroup, one for each hierarchy.
+    """
+    state, _ = _state(lease)
+    pid, _ = _STATE.get(lease.family, _STATE["runc"])[1:]
+    return _number(state.get(pid)), cgroup_of.directories(lease, state, roots.cgroup)
+
+
 def _is_running(roots: Roots, pid: int, started: int, owner: int | None) -> bool:
     if pid <= 0 or started <= 0 or _start_time(roots, pid) != started:
         return False

@@ -121,6 +121,17 @@ def _hint(wish: Wish, slots: Sequence[Slot]) -> str:
 
 def asked(wish: Wish) -> str:
     """What was asked for and where: "2 GPUs with 20 GiB each were asked for by ..."."""
+    text, keys = _described(wish)
+    return f"{text} {'was' if wish.count == 1 else 'were'} asked for by {_sources(wish, keys)}"
+
+
+def described(wish: Wish) -> str:
+    """What was asked for: "2 GPUs with 20 GiB each"."""
+    return _described(wish)[0]
+
+
+def _described(wish: Wish) -> tuple[str, list[str]]:
+    """What was asked for, and the keys that said so."""
     count = wish.count
     kind = "MIG device" if wish.mig and count is not None else "GPU"
     text = f"{kind}s" if count is None else f"{count} {kind}{'' if count == 1 else 's'}"
@@ -147,7 +158,7 @@ def asked(wish: Wish) -> str:
     if "mode" in wish.request.keys:
         text += " to itself" if wish.mode == EXCLUSIVE else " to share"
         keys.append("mode")
-    return f"{text} {'was' if count == 1 else 'were'} asked for by {_sources(wish, keys)}"
+    return text, keys
 
 
 def _sources(wish: Wish, keys: Sequence[str]) -> str:

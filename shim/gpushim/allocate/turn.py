@@ -113,6 +113,11 @@ def booking(
     return book_it
 
 
+def is_alive(lease: Lease) -> bool:
+    """Whether a lease stands for something, asked without the lock."""
+    return lives(lease, Roots())
+
+
 def give_back(places: Places, ticket: Ticket) -> None:
     """Takes a ticket out of the line, with what is booked for it, unless it was redeemed."""
     for state in (WAITING, READY):

@@ -125,12 +125,6 @@ def test_the_configuration_outweighs_what_ends(places: Places, dgx: Machine) -> 
         '{"format": 1, "devices": []}',
         '{"format": 1, "devices": {"a": 1}}',
     ],
-        "",
-        "[]",
-        '{"format": 1}',
-        '{"format": 1, "devices": []}',
-        '{"format": 1, "devices": {"a": 1}}',
-    ],
 )
 def test_damaged_state_keeps_nothing(places: Places, dgx: Machine, content: str) -> None:
     Path(places.lib).mkdir(parents=True)

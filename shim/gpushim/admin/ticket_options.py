@@ -15,7 +15,7 @@ from types import FrameType
 from ..allocate import turn
 from ..allocate.choose import Choice
 from ..allocate.grant import Unavailable, name_of
-from ..allocate.queue import Terms, choose_in_turn, rivals
+from ..allocate.queue import Terms, choose_in_turn, rivals, terms_of
 from ..allocate.refusal import Refusal, age, described
 from ..allocate.ticket import Ticket
 from ..allocate.waiting import Seen, wait_for_turn
@@ -150,7 +150,7 @@ class Machine:
 
     def _take(self, snapshot: Snapshot) -> None:
         self.config = snapshot.config
-        self._terms = turn.terms_of(snapshot)
+        self._terms = terms_of(snapshot)
         self._until = time.monotonic() + _FRESH_SECONDS
 
     def terms(self) -> Terms:

@@ -25,16 +25,18 @@ if TYPE_CHECKING:
     from gpushim.allocate.ticket import Ticket
     from gpushim.host.model import Gpu
     from gpushim.request.request import Request
+    from gpushim.snapshot import Snapshot
 
 
 class Terms:
     """What choices are made from, but for the leases.
 
-    gpus, links: of the inventory; counts, numa: allocate.counts and limits.numa of the
-    configuration; real, kept_out, reserve: as `choose` has them.
+    gpus, links: of the inventory; counts, numa, over: allocate.counts, limits.numa and
+    request.grant-over-exclusive of the configuration; real, kept_out, reserve: as `choose` has
+    them.
     """
 
-    __slots__ = ("counts", "gpus", "kept_out", "links", "numa", "real", "reserve")
+    __slots__ = ("counts", "gpus", "kept_out", "links", "numa", "over", "real", "reserve")
 
     def __init__(
         self,
@@ -47,12 +49,26 @@ class Terms:
         self.links = links
         self.counts = counts
         self.numa = numa
+        self.over = False
         self.real: Mapping[str, RealUse] | None = None
         self.kept_out: Mapping[str, str] = {}
         self.reserve = 0
 
     def wish(self, request: Request) -> Wish:
-        return wish_of(request, self.counts, self.numa)
+        return wish_of(request, self.counts, self.numa, self.over)
+
+
+def terms_of(snapshot: Snapshot) -> Terms:
+    """What choices are made from, by a snapshot."""
+    config = snapshot.config
+    terms = Terms(
+        snapshot.inventory.gpus,
+        snapshot.inventory.topology,
+        config.text("allocate.counts"),
+        config.text("limits.numa"),
+    )
+    terms.over = config.flag("request.grant-over-exclusive")
+    return terms
 
 
 def ahead(tickets: Sequence[Ticket], priority: int, arrival: int) -> list[Ticket]:

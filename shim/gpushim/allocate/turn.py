@@ -13,7 +13,7 @@ from gpushim.allocate.book import every, open_book
 from gpushim.allocate.choose import Choice
 from gpushim.allocate.lease import Lease, file_name
 from gpushim.allocate.liveness import Roots, lives
-from gpushim.allocate.queue import Terms, ahead, choose_in_turn
+from gpushim.allocate.queue import ahead, choose_in_turn
 from gpushim.allocate.ticket import Ticket, new
 from gpushim.allocate.ticketfiles import READY, WAITING
 
@@ -22,21 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpushim.allocate.book import Book
+    from gpushim.allocate.queue import Terms
     from gpushim.allocate.refusal import Refusal
     from gpushim.places import Places
     from gpushim.request.request import Request
-    from gpushim.snapshot import Snapshot
-
-
-def terms_of(snapshot: Snapshot) -> Terms:
-    """What choices are made from, by a snapshot."""
-    config = snapshot.config
-    return Terms(
-        snapshot.inventory.gpus,
-        snapshot.inventory.topology,
-        config.text("allocate.counts"),
-        config.text("limits.numa"),
-    )
 
 
 def take(

@@ -73,8 +73,9 @@ def choose(
     are taken before all others if there are enough of them; real: UUID -> what processes without a
     booking use, None if nobody looked; links: the matrix of host/topology.py; kept_out: UUID -> why
     a device is not given, KEPT_OUT for those that no waiting gets; reserve: bytes that the driver
-    keeps of each GPU; alive: whether a lease's container lives, asked at most once for each lease
-    and only if it matters. Raises Unavailable for a name that is no working device here.
+    keeps of each GPU of which NVML did not tell; alive: whether a lease's container lives, asked at
+    most once for each lease and only if it matters. Raises Unavailable for a name that is no
+    working device here.
     """
     table = Table(gpus, leases, real, kept_out or {}, reserve, alive)
     if wish.count is None:

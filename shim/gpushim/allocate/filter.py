@@ -67,7 +67,8 @@ class Slot:
         self.uuid = uuid_of(device)
         memory = self.mig.memory if self.mig else self.gpu.memory
         # Of a MIG device, NVML tells what is left when the driver has taken its share.
-        kept = 0 if self.mig else reserve
+        own = self.gpu.reserved if self.gpu.reserved is not None else reserve
+        kept = 0 if self.mig else own
         self.capacity = max(memory - kept, 0) if memory is not None else None
         self.entries: list[tuple[Lease, Booking]] = []
         self.around: list[tuple[Lease, Booking]] = []

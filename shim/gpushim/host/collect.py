@@ -278,6 +278,7 @@ def _merge(gpu: Gpu, said: dict[str, Any]) -> None:
         gpu.health = said["error"] if gpu.health == HEALTHY else f"{gpu.health}; {said['error']}"
         return
     gpu.memory = said["memory"]
+    gpu.reserved = said["reserved"]
     gpu.compute_capability = said["compute_capability"]
     gpu.brand = said["brand"]
     gpu.mig_enabled = said["mig_enabled"]

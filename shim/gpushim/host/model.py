@@ -66,8 +66,8 @@ class Gpu:
     index: position by PCI bus id, as NVML and nvidia-smi count; minor: of /dev/nvidia<minor>;
     uuid: "" while the driver does not know it; bus_id: 0000:07:00.0, lower case; numa_node: -1
     where unknown; health: "ok" or a few words on what is wrong. From NVML, None where it did not
-    answer: memory (bytes in all), compute_capability ("8.0"), brand, mig_enabled; mig_devices: in
-    the order of their index.
+    answer: memory (bytes in all), reserved (what of it the driver keeps for itself),
+    compute_capability ("8.0"), brand, mig_enabled; mig_devices: in the order of their index.
     """
 
     __slots__ = (
@@ -82,6 +82,7 @@ class Gpu:
         "minor",
         "model",
         "numa_node",
+        "reserved",
         "uuid",
     )
 
@@ -99,6 +100,7 @@ class Gpu:
         brand: str | None = None,
         mig_enabled: bool | None = None,
         mig_devices: list[MigDevice] | None = None,
+        reserved: int | None = None,
     ) -> None:
         self.index = index
         self.uuid = uuid
@@ -108,6 +110,7 @@ class Gpu:
         self.numa_node = numa_node
         self.health = health
         self.memory = memory
+        self.reserved = reserved
         self.compute_capability = compute_capability
         self.brand = brand
         self.mig_enabled = mig_enabled

@@ -7,8 +7,9 @@ is all it does. Each answer is one line
 of JSON on stdout, written as soon as it is known, so that what came before a hang counts:
 
     {"driver_version": "550.163.01", "cuda_version": "12.4"}   or   {"error": words, "code": n}
-    {"bus_id": ..., "uuid": ..., "model": ..., "memory": bytes, "compute_capability": "8.0",
-     "brand": "tesla", "mig_enabled": false, "mig_devices": [], "mig_problem": ""}
+    {"bus_id": ..., "uuid": ..., "model": ..., "memory": bytes, "reserved": bytes or null,
+     "compute_capability": "8.0", "brand": "tesla", "mig_enabled": false, "mig_devices": [],
+     "mig_problem": ""}
                                                                or   {"bus_id": ..., "error": words}
     {"nvlink_of": bus id, "end": "switch" or bus id, "" for one that is down}
     {"nvlink_of": bus id, "fabric": words}
@@ -121,6 +122,8 @@ def gpu(bus_id: str) -> dict[str, Any]:
     try:
         handle = pynvml.nvmlDeviceGetHandleByPciBusId(bus_id.encode())
         memory = answer(pynvml.nvmlDeviceGetMemoryInfo, handle)
+        # The version of this call since driver 510 alone tells what the driver keeps for itself.
+        apart = answer(pynvml.nvmlDeviceGetMemoryInfo, handle, pynvml.nvmlMemory_v2)
         compute = answer(pynvml.nvmlDeviceGetCudaComputeCapability, handle)
         mig = answer(pynvml.nvmlDeviceGetMigMode, handle)
         mig_enabled = mig[0] == pynvml.NVML_DEVICE_MIG_ENABLE if mig else False
@@ -130,6 +133,7 @@ def gpu(bus_id: str) -> dict[str, Any]:
             "uuid": answer(pynvml.nvmlDeviceGetUUID, handle),
             "model": answer(pynvml.nvmlDeviceGetName, handle),
             "memory": memory.total if memory else None,
+            "reserved": apart.reserved if apart else None,
             "compute_capability": f"{compute[0]}.{compute[1]}" if compute else None,
             "brand": _BRANDS.get(answer(pynvml.nvmlDeviceGetBrand, handle), "unknown"),
             "mig_enabled": mig_enabled,

@@ -228,6 +228,17 @@ def test_shares_fill_a_gpu_up_to_what_the_driver_leaves() -> None:
     assert box.names(wish("1", memory="51%"), [first], reserve=GIB) == "0"
 
 
+def test_each_gpu_keeps_its_own_share() -> None:
+    """In a mixed machine a small GPU does not lose what the driver keeps of the largest."""
+    box = machine("a100_pcie4")
+    for gpu, kept in zip(box.gpus, (2 * GIB, None, 0, GIB), strict=True):
+        gpu.reserved = kept
+    sizes = {"80g": "2", "79g": "2,3", "78g": "0,2,3", "77g": "0,1,2,3"}
+    for memory, names in sizes.items():
+        count = str(len(names.split(",")))
+        assert box.names(wish(count, memory=memory), reserve=3 * GIB) == names
+
+
 def test_shares_of_compute_end_at_a_hundred_percent() -> None:
     box = machine("a100_pcie4")
     leases = [box.lease("a", "0", SHARED, compute=60), box.lease("b", "1", SHARED, compute=30)]

@@ -60,6 +60,7 @@ def test_one_gpu(roots: Roots) -> None:
         "numa_node": 1,
         "health": HEALTHY,
         "memory": None,
+        "reserved": None,
         "compute_capability": None,
         "brand": None,
         "mig_enabled": None,

@@ -32,7 +32,14 @@ def test_all_that_is_asked(tmp_path: Path) -> None:
     assert (second["compute_capability"], second["mig_enabled"]) == ("8.9", False)
     assert second["brand"] == "geforce"
     assert second["memory"] == here.gpus[1].memory
+    assert second["reserved"] == here.gpus[1].reserved
     assert second["uuid"] == here.gpus[1].uuid
+
+
+def test_a_driver_that_does_not_tell_its_own_memory_apart(tmp_path: Path) -> None:
+    found = ask(host(tmp_path, GpuSpec(), driver="470.256.02"))
+    (only,) = found.gpus.values()
+    assert (found.problem, only["reserved"], only["compute_capability"]) == ("", None, "8.0")
 
 
 @pytest.mark.parametrize("fault", ["broken", "lost"])

@@ -14,6 +14,8 @@ from .dockerd import Daemon
 _DEFAULT_SOCKET = "/var/run/docker.sock"
 _TIMEOUT = 5.0
 _PATIENCE = 10.0
+# What stopping takes beyond the time that the container is given.
+_STOP_SECONDS = 30.0
 _PAUSE = 0.05
 _SILENCE = (OSError, http.client.HTTPException, ValueError)
 
@@ -29,13 +31,13 @@ class Runtimes:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=_TIMEOUT)
+    def __init__(self, path: str, timeout: float = _TIMEOUT) -> None:
+        super().__init__("localhost", timeout=timeout)
         self._path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(_TIMEOUT)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
 
 
@@ -78,6 +80,31 @@ def containers(daemon: Daemon, settings: dict[str, Any], runtime: str) -> list[s
             continue
         return sorted(filter(None, (_name_if_run_by(path, each, runtime) for each in ids)))
     return None
+
+
+def knows(path: str, container: str) -> bool:
+    """Whether the dockerd at a socket has a container of this id (GET /containers/ID/json)."""
+    try:
+        return bool(_get(path, f"/containers/{container}/json")["Id"] == container)
+    except (*_SILENCE, KeyError, TypeError):
+        return False
+
+
+def stop(path: str, container: str, seconds: int) -> bool:
+    """Has a dockerd stop a container (POST /containers/ID/stop), as `docker stop` does.
+
+    By its own stop signal, and by SIGKILL after `seconds`; its restart policy does not start it
+    again. False if dockerd does not say that this was done.
+    """
+    connection = _UnixConnection(path, seconds + _STOP_SECONDS)
+    try:
+        connection.request("POST", f"/containers/{container}/stop?t={seconds}")
+        # 304: it was stopped before.
+        return connection.getresponse().status in (204, 304)
+    except _SILENCE:
+        return False
+    finally:
+        connection.close()
 
 
 def _name_if_run_by(path: str, container: str, runtime: str) -> str:

@@ -76,21 +76,22 @@ def find(pid_file: str, proc: str = "/proc") -> Daemon | None:
     return _process(pid, proc)
 
 
+def running(proc: str = "/proc") -> list[Daemon]:
+    """Every dockerd that runs."""
+    try:
+        pids = sorted(int(name) for name in os.listdir(proc) if name.isdecimal())
+    except OSError:
+        return []
+    found = (_process(pid, proc) for pid in pids)
+    return [daemon for daemon in found if daemon is not None]
+
+
 def using(config: str, proc: str = "/proc") -> list[Daemon]:
     """Every running dockerd whose command line leads to the file `config`.
 
     A path there counts as that process sees it: one in a container has files of its own.
     """
-    try:
-        pids = sorted(int(name) for name in os.listdir(proc) if name.isdecimal())
-    except OSError:
-        return []
-    found = []
-    for pid in pids:
-        daemon = _process(pid, proc)
-        if daemon is not None and _sees(daemon, config, proc):
-            found.append(daemon)
-    return found
+    return [daemon for daemon in running(proc) if _sees(daemon, config, proc)]
 
 
 def _sees(daemon: Daemon, config: str, proc: str) -> bool:

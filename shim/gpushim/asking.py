@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpushim.decision import state_root_of
 from gpushim.errors import GpushimError
 from gpushim.host.model import capability_key
 from gpushim.oci.jsontext import dumps
@@ -76,7 +77,14 @@ def understand(call: Call, asked: Asked) -> Understood:
         from gpushim.cdi.names import from_annotations
 
         asked.cdi = from_annotations(asked.annotations, prefixes)
-    found.request, warnings = read_request(asked, found.config)
+
+    def reserved(ticket: str) -> Request:
+        from gpushim.allocate.tickets import reserved_for
+
+        state_root = state_root_of(call)
+        return reserved_for(call.places, call.invocation.container_id, state_root)(ticket)
+
+    found.request, warnings = read_request(asked, found.config, reserved)
     request = found.request
     needs_driver = request.driver if request is not None else asked.has_nodes
     if needs_driver and found.snapshot is None and found.problem is None:

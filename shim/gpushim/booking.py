@@ -7,19 +7,28 @@ import time
 
 from gpushim.allocate.book import open_book
 from gpushim.allocate.choose import Choice, choose
+from gpushim.allocate.grant import Unavailable
 from gpushim.allocate.lease import Lease
+from gpushim.allocate.refusal import Refusal
 from gpushim.allocate.wish import wish_of
 from gpushim.decision import state_root_of
 from gpushim.errors import GpushimError
 from gpushim.host.fingerprint import boot_id
+from gpushim.host.model import HEALTHY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpushim.allocate.book import Book
+    from gpushim.allocate.queue import Terms
+    from gpushim.allocate.ticket import Ticket
     from gpushim.allocate.wish import Wish
     from gpushim.config import Config
+    from gpushim.host.deviceuse import Reading
     from gpushim.main import Call
     from gpushim.oci.bundle import Bundle
+    from gpushim.places import Places
     from gpushim.request.gather import Asked
     from gpushim.request.request import Request
     from gpushim.snapshot import Snapshot
@@ -59,19 +68,44 @@ def book(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, Le
     """What the container gets, booked. Raises Unavailable, Held or GpushimError.
 
     A container that is started again waits a little for its former self to end, and gets the
-    devices that it had if they are free.
+    devices that it had if they are free. One that asks to wait does so here, under Docker.
     """
-    call, config = asker.call, snapshot.config
-    over = config.flag("request.grant-over-exclusive") or (
-        config.text("request.all-from-environment") == "all" and not request.keys
+    found = _look(snapshot, request, asker)
+    if not isinstance(found, Refusal):
+        return found
+    seconds = request.keys.get("wait", 0)
+    if found.never or not seconds:
+        raise found.error(time.time())
+    from gpushim.allocate.waiting import check_engine, wait_in_create
+
+    check_engine(asker.engine, request.sources["wait"])
+    call = asker.call
+    return wait_in_create(
+        call.places,
+        request,
+        (posix.getpid(), call.given.start_time),
+        (call.invocation.container_id, asker.state_root, asker.name),
+        lambda: _terms(snapshot, call.places, None, []),
+        lambda book, tickets: _choose(book, snapshot, request, asker, None, None, tickets),
+        min(seconds, snapshot.config.seconds("allocate.wait-cap")),
+        _priority(request, snapshot.config),
     )
-    wish = wish_of(request, config.text("allocate.counts"), config.text("limits.numa"), over)
+
+
+def _look(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, Lease] | Refusal:
+    """One look, or several while the former run of the same container still ends."""
+    call, config = asker.call, snapshot.config
+    reading = _reading(snapshot, request, asker)
     until = time.monotonic() + config.seconds("allocate.restart-grace")
     while True:
         with open_book(call.places) as book:
             former = book.former(call.invocation.container_id, asker.state_root)
             if former is None or not book.alive(former):
-                return _choose(book, snapshot, wish, asker, former)
+                if "ticket" in request.keys:
+                    redeemed = _redeemed(book, snapshot, request, asker)
+                    if redeemed is not None:
+                        return redeemed
+                return _choose(book, snapshot, request, asker, former, reading)
             call.log.warnings += book.said
         if time.monotonic() > until:
             raise GpushimError(
@@ -83,25 +117,137 @@ def book(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, Le
 
 
 def _choose(
-    book: Book, snapshot: Snapshot, wish: Wish, asker: Asker, former: Lease | None
-) -> tuple[Choice, Lease]:
+    book: Book,
+    snapshot: Snapshot,
+    request: Request,
+    asker: Asker,
+    former: Lease | None,
+    reading: Reading | None,
+    tickets: list[Ticket] | None = None,
+) -> tuple[Choice, Lease] | Refusal:
+    """Chooses and books, with the book open.
+
+    reading: what devices are used for, if that was asked for; tickets: those in line before this container, if somebody has looked.
+    """
+    places, config = asker.call.places, snapshot.config
+    if tickets is None and _names(places.queue):
+        from gpushim.allocate.queue import ahead
+        from gpushim.allocate.ticketfiles import waiting
+
+        arrival = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+        tickets = ahead(waiting(places), _priority(request, config), arrival)
     others = [lease for lease in book.leases if lease is not former]
-    found = choose(
-        wish,
-        snapshot.inventory.gpus,
-        others,
-        links=snapshot.inventory.topology,
-        preferred=[booking.uuid for booking in former.bookings] if former is not None else (),
-        alive=book.alive,
-    )
+    preferred = [booking.uuid for booking in former.bookings] if former is not None else []
+    wish = _wish(request, config)
+    if tickets or reading is not None or _has_circumstances(snapshot, places):
+        from gpushim.allocate.queue import choose_in_turn
+
+        terms = _terms(snapshot, places, reading, book.leases)
+        found = choose_in_turn(wish, tickets or [], others, terms, book.alive, preferred)
+    else:
+        found = choose(
+            wish,
+            snapshot.inventory.gpus,
+            others,
+            links=snapshot.inventory.topology,
+            preferred=preferred,
+            alive=book.alive,
+        )
     asker.call.log.warnings += book.said
     if not isinstance(found, Choice):
-        raise found.error(time.time())
-    limited = _limited_labels(asker, snapshot.config)
-    _check_limits(book, wish, found, snapshot.config, others, limited)
+        return found
+    limited = _limited_labels(asker, config)
+    _check_limits(book, wish, found, config, others, limited)
     lease = _lease(asker, found, limited)
     book.put(lease)
     return found, lease
+
+
+def _wish(request: Request, config: Config) -> Wish:
+    over = config.flag("request.grant-over-exclusive") or (
+        config.text("request.all-from-environment") == "all" and not request.keys
+    )
+    return wish_of(request, config.text("allocate.counts"), config.text("limits.numa"), over)
+
+
+def _priority(request: Request, config: Config) -> int:
+    return int(request.keys.get("priority", config.text("allocate.default-priority")))
+
+
+def _reading(snapshot: Snapshot, request: Request, asker: Asker) -> Reading | None:
+    """What devices are used for, where that matters; it takes its time, so the book is closed."""
+    config = snapshot.config
+    if request.count is None or config.text("allocate.real-use") == "never":
+        return None
+    from gpushim.allocate.circumstances import reading_for
+
+    places = asker.call.places
+    reading = reading_for(places, config, snapshot.inventory, _wish(request, config))
+    if reading is not None:
+        asker.call.log.warnings += reading.problems
+    return reading
+
+
+def _has_circumstances(snapshot: Snapshot, places: Places) -> bool:
+    """Whether a choice depends on more than leases and use; a few system calls."""
+    return (
+        bool(snapshot.config.values["allocate.keep-out"])
+        or any(gpu.health != HEALTHY for gpu in snapshot.inventory.gpus)
+        or _is_there(places.drained)
+        or bool(_names(places.quarantine))
+    )
+
+
+def _terms(
+    snapshot: Snapshot, places: Places, reading: Reading | None, leases: Sequence[Lease]
+) -> Terms:
+    """What choices are made from just now."""
+    from gpushim.allocate.circumstances import fill_in
+    from gpushim.allocate.queue import terms_of
+
+    terms = terms_of(snapshot)
+    fill_in(terms, places, snapshot.config, leases, reading)
+    return terms
+
+
+def _redeemed(
+    book: Book, snapshot: Snapshot, request: Request, asker: Asker
+) -> tuple[Choice, Lease] | None:
+    """What a ticket holds, as this container's own; None if it asks like any other."""
+    from gpushim.allocate.tickets import redeem
+
+    call = asker.call
+    container_id = call.invocation.container_id
+    ticket = request.keys["ticket"]
+    kept = redeem(book, call.places, ticket, container_id, asker.state_root, asker.name)
+    if kept is None:
+        return None
+    devices = {gpu.uuid: (gpu, None) for gpu in snapshot.inventory.gpus}
+    devices |= {mig.uuid: (gpu, mig) for gpu in snapshot.inventory.gpus for mig in gpu.mig_devices}
+    gone = [booking.uuid for booking in kept.bookings if booking.uuid not in devices]
+    if gone:
+        raise Unavailable(f"The ticket {ticket} holds {', '.join(gone)}, which is not here now.")
+    choice = Choice([(*devices[booking.uuid], booking) for booking in kept.bookings], [])
+    lease = _lease(asker, choice, _limited_labels(asker, snapshot.config))
+    lease.ticket = ticket
+    book.put(lease)
+    book.drop(kept)
+    return choice, lease
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return posix.listdir(directory)
+    except OSError:
+        return []
+
+
+def _is_there(path: str) -> bool:
+    try:
+        posix.stat(path)
+        return True
+    except OSError:
+        return False
 
 
 def _limited_labels(asker: Asker, config: Config) -> dict[str, str]:

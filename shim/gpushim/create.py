@@ -145,10 +145,6 @@ def _give(
         call.log.warnings += said
     if not request.driver:
         return
-    if request.keys:
-        from gpushim.allocate.unsupported import refuse_unsupported
-
-        refuse_unsupported(request)
     try:
         if understood.snapshot is None:
             assert understood.problem is not None

@@ -127,7 +127,8 @@ def _choose(
 ) -> tuple[Choice, Lease] | Refusal:
     """Chooses and books, with the book open.
 
-    reading: what devices are used for, if that was asked for; tickets: those in line before this container, if somebody has looked.
+    reading: what devices are used for, if that was asked for; tickets: those in line before this
+    container, if somebody has looked.
     """
     places, config = asker.call.places, snapshot.config
     if tickets is None and _names(places.queue):

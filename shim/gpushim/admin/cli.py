@@ -11,7 +11,25 @@ from types import ModuleType
 from .. import __version__
 from ..errors import GpushimError
 from ..places import Places
-from . import cdi, config, doctor, explain, install, inventory, refresh, uninstall, version
+from . import (
+    cdi,
+    config,
+    doctor,
+    drain,
+    explain,
+    install,
+    inventory,
+    ps,
+    queue,
+    refresh,
+    release,
+    reserve,
+    run_verb,
+    topology,
+    undrain,
+    uninstall,
+    version,
+)
 from .checks import CHECKS
 from .output import warn
 
@@ -20,7 +38,15 @@ VERBS: dict[str, tuple[ModuleType, str]] = {
     "uninstall": (uninstall, "undo what install did"),
     "doctor": (doctor, "look for what keeps GPUs from working in containers"),
     "inventory": (inventory, "show this machine's GPUs and driver"),
+    "topology": (topology, "show how GPUs, processors and network adapters are connected"),
+    "ps": (ps, "show which containers have which GPUs"),
     "explain": (explain, "show what was decided for a container, and why"),
+    "run": (run_verb, "wait until GPUs are free, then start a container that has them"),
+    "reserve": (reserve, "wait until GPUs are free, and print a ticket for a container to come"),
+    "queue": (queue, "show who waits for GPUs, or take somebody out of the line"),
+    "release": (release, "take a container's lease away from it"),
+    "drain": (drain, "give GPUs to no more containers, and perhaps stop those that have them"),
+    "undrain": (undrain, "give GPUs to containers again"),
     "cdi": (cdi, "list, check and write CDI specs"),
     "config": (config, "show or check the configuration"),
     "refresh": (refresh, "look at GPUs, driver files and configuration anew"),

@@ -9,7 +9,6 @@ from gpushim.allocate.book import open_book
 from gpushim.allocate.choose import Choice, choose
 from gpushim.allocate.grant import Unavailable
 from gpushim.allocate.lease import Lease
-from gpushim.allocate.refusal import Refusal
 from gpushim.allocate.wish import wish_of
 from gpushim.decision import state_root_of
 from gpushim.errors import GpushimError
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from gpushim.allocate.book import Book
     from gpushim.allocate.queue import Terms
+    from gpushim.allocate.refusal import Refusal
     from gpushim.allocate.ticket import Ticket
     from gpushim.allocate.wish import Wish
     from gpushim.config import Config
@@ -71,7 +71,7 @@ def book(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, Le
     devices that it had if they are free. One that asks to wait does so here, under Docker.
     """
     found = _look(snapshot, request, asker)
-    if not isinstance(found, Refusal):
+    if isinstance(found, tuple):
         return found
     seconds = request.keys.get("wait", 0)
     if found.never or not seconds:

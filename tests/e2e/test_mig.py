@@ -342,6 +342,6 @@ def test_the_inventory_shows_them(cut: Machine) -> None:
     """In one line each, or two where the terminal is narrow."""
     text = " ".join(cut.installed.ctl("inventory").split())
     one = device(cut, "0:1")
-    assert f"0:1 {one.uuid} 2g.20gb" in text
+    assert f"0:1 {one.uuid} 2g.20gb {one.gi}/{one.ci}" in text
     assert f"nvidia-cap{one.gi_minor}, nvidia-cap{one.ci_minor} 19" in text
     assert text.count(" MIG-") == 11

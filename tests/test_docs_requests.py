@@ -195,10 +195,8 @@ def test_explain_of_a_granted_container() -> None:
         "NVIDIA_VISIBLE_DEVICES": f"{first.uuid},{second.uuid}",
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     }
-    numbers = {
-        **{"nvidia-uvm": (511, 0), "nvidia-uvm-tools": (511, 1), "nvidiactl": (195, 255)},
-        **{"nvidia1": (195, 1), "nvidia3": (195, 3)},
-    }
+    numbers = {"nvidia1": (195, 1), "nvidia3": (195, 3), "nvidiactl": (195, 255)}
+    numbers |= {"nvidia-uvm": (511, 0), "nvidia-uvm-tools": (511, 1)}
     grant = Grant([first, second], request.capabilities)
     facts = {name: (*numbers[name], 0o666, 0, 0) for name in needed_nodes(grant)}
     device_edits(edits, "/dev", facts)

@@ -284,10 +284,12 @@ requests() {
     (
         export LC_ALL=C PATH="${PATH:+$PATH:}/usr/bin:/bin"
         [ "$_triggers" ] && grep -oaF -e "$_triggers" -- "$@"
-        # Escapes are written out, but for those of letters, which nobody uses to good purpose.
+        # Escapes are written out, but for those of letters, which nobody uses to good purpose. A
+        # backslash that is one itself (printf '\\u0041') begins none.
         _words=$(
-            sed -e 's/\\u002[dD]/-/g' -e 's/\\u002[eE]/./g' -e 's/\\u002[fF]/\//g' \
-                -e 's/\\u0038/8/g' -e 's/\\u003[dD]/=/g' -e 's/\\\//\//g' -- "$@" |
+            sed -e 's/\\\\/?/g' -e 's/\\u002[dD]/-/g' -e 's/\\u002[eE]/./g' \
+                -e 's/\\u002[fF]/\//g' -e 's/\\u0038/8/g' -e 's/\\u003[dD]/=/g' -e 's/\\\//\//g' \
+                -- "$@" |
                 grep -oaE -e '"(NVIDIA_VISIBLE_DEVICES|NVIDIA_REQUIRE_CUDA|CUDA_VERSION)=[^"]*' \
                     -e '"GPUSHIM_[^"=]*=[^"]' -e '"DOCKER_RESOURCE_[^"=]*=[^"]*(GPU|MIG)-' \
                     -e '"(container\.[^"]*\.)?gpushim\.[^"]*" *:' -e '"cdi\.k8s\.io[^"]*" *:' \

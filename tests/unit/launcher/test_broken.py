@@ -71,6 +71,9 @@ SPECS: list[tuple[str, bool]] = [
     # What a letter's escape may hide can't be told; other escapes hide nothing.
     (env("\\u004eVIDIA_VISIBLE_DEVICES=0"), True),
     (env("A=\\u0061"), True),
+    (env("A=\\\\u0061"), False),
+    (env("A=\\\\\\u0061"), True),
+    (env("NVIDIA_VISIBLE_DEVICES=\\\\void"), True),
     ('{"process":{"args":["sed","s/\\\\//\\u002d/","\\/dev\\/null"]}}', False),
 ]
 

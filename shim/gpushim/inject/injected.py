@@ -55,9 +55,19 @@ def minor_of(path: str) -> int | None:
     return int(number) if is_number and len(number) < 8 else None
 
 
-def adopted(nodes: Iterable[dict[str, Any]], gpus: Sequence[Gpu]) -> tuple[Request, Grant] | None:
-    """The GPUs whose nodes a spec has already, as a request and a grant; None without any."""
-    minors = {minor_of(str(node.get("path"))) for node in nodes}
+def adopted(
+    nodes: Iterable[dict[str, Any]], gpus: Sequence[Gpu], major: int
+) -> tuple[Request, Grant] | None:
+    """The GPUs whose nodes a spec has already, as a request and a grant; None without any.
+
+    major: of the driver's nodes. The numbers of a node say which GPU it is: its name is the
+    user's to choose (docker run --device /dev/nvidia5:/dev/nvidia0).
+    """
+    minors = {
+        node.get("minor")
+        for node in nodes
+        if node.get("major") == major and minor_of(str(node.get("path"))) is not None
+    }
     found = [gpu for gpu in gpus if gpu.minor in minors and gpu.uuid]
     if not found:
         return None

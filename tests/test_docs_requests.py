@@ -130,7 +130,8 @@ def unrequested_all() -> str:
 def taken_out() -> str:
     from gpushim.inject.injected import take_out
 
-    container = Container("/r", False, ["NVIDIA_VISIBLE_DEVICES=void"], {}, False, False, [])
+    hooks = ["nvidia-cdi-hook"]
+    container = Container("/r", False, [], {}, False, False, hooks)
     said = take_out(Edits(), container, [{"path": "/dev/nvidia0"}], [], "550.163.01", "/trees")
     return f"Warning: {said[0]}"
 

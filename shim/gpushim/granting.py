@@ -36,7 +36,15 @@ def decide(call: Call, snapshot: Snapshot, request: Request) -> tuple[Snapshot, 
         grant = grant_named(request, snapshot.inventory.gpus, _HELD)
     except Unavailable:
         snapshot = refresh_again(call.places, key, "a GPU that was asked for is not usable", [])
-        grant = grant_named(request, snapshot.inventory.gpus, _HELD)
+        try:
+            grant = grant_named(request, snapshot.inventory.gpus, _HELD)
+        except Unavailable as error:
+            if snapshot.kept or not snapshot.problems:
+                raise
+            # What is not known can't be told from what is not there.
+            raise Unavailable(
+                f"{error.sentence} Not all could be found out: {' '.join(snapshot.problems)}"
+            ) from None
     _check_requirements(request, grant, snapshot)
     dev_root = snapshot.config.text("host.dev-root")
     facts, missing = _stat_nodes(snapshot.config, needed_nodes(grant))

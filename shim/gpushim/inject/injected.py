@@ -36,15 +36,24 @@ _PROGRAMS = (
 )
 
 
-def by_cdi(container: Container, mounts: Iterable[tuple[str, str]], driver_trees: str) -> bool:
+def by_cdi(
+    container: Container,
+    mounts: Sequence[tuple[str, str]],
+    driver_version: str,
+    driver_trees: str,
+) -> bool:
     """Whether an engine has resolved CDI devices of NVIDIA's for this container.
 
-    Those of a spec that `gpushimctl cdi generate` made are known by what they mount.
+    Those of a spec that `gpushimctl cdi generate` made are known by what they mount. The variable
+    that NVIDIA's specs set is no proof by itself, since an image may have it.
     """
     return (
         any(hook in CDI_HOOKS for hook in container.hooks)
-        or variable(container.environment, VISIBLE_DEVICES) == "void"
         or any(source.startswith(driver_trees + "/") for source, _ in mounts)
+        or (
+            variable(container.environment, VISIBLE_DEVICES) == "void"
+            and any(_is_driver_file(*mount, driver_version) for mount in mounts)
+        )
     )
 
 
@@ -98,7 +107,7 @@ def take_out(
         for path in (str(node.get("path")) for node in nodes)
         if path not in given and _is_one_gpus(path, drawing)
     ]
-    if not by_cdi(container, mounts, driver_trees):
+    if not by_cdi(container, mounts, driver_version, driver_trees):
         return [
             f"The spec has {path} besides, which was not granted here but named as a device."
             for path in others
@@ -137,9 +146,12 @@ def _is_one_gpus(path: str, drawing: Collection[str]) -> bool:
 
 
 def _is_driver_file(source: str, destination: str, version: str) -> bool:
-    """Whether a mount is one of the driver's files, as NVIDIA's CDI specs name them."""
+    """Whether a mount is one of the driver's files, as NVIDIA's CDI specs name them.
+
+    They have each file where the host has it, with the driver's root before it at the most.
+    """
     name = destination.rpartition("/")[2]
-    if source.rpartition("/")[2] != name:
+    if not source.endswith(destination):
         return False
     return (
         name.endswith(f".so.{version}")

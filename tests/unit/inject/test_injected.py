@@ -61,6 +61,32 @@ def test_what_an_engine_injected_and_nobody_granted_is_taken_out() -> None:
     assert "/dev/nvidia1" in said[0] and "3 mounts" in said[1] and "nvidia-cdi-hook" in said[1]
 
 
+def test_the_variable_alone_is_no_proof() -> None:
+    """An image may have it, and then what is there is the user's."""
+    edits = Edits()
+    mounts = [("/opt/mine/nvidia-smi", "/usr/bin/nvidia-smi")]
+    said = take_out(
+        edits,
+        container(["NVIDIA_VISIBLE_DEVICES=void"], []),
+        nodes("nvidia0"),
+        mounts,
+        "550.1",
+        "/trees",
+    )
+    assert not (edits.remove_devices or edits.remove_mounts)
+    assert "named as a device" in said[0]
+    take_out(
+        edits,
+        container(["NVIDIA_VISIBLE_DEVICES=void"], []),
+        nodes("nvidia0"),
+        [*mounts, (f"/run/nvidia/driver{LIBRARY}", LIBRARY)],
+        "550.1",
+        "/trees",
+    )
+    assert edits.remove_devices == ["/dev/nvidia0"]
+    assert edits.remove_mounts == [LIBRARY]
+
+
 def test_nodes_to_draw_with_are_taken_out_if_they_are_a_gpus() -> None:
     edits = Edits()
     edits.device_nodes = [DeviceNode("/dev/dri/card2", "/dev/dri/card2", 226, 2)]

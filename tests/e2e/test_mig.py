@@ -156,8 +156,8 @@ def test_another_ones_node_is_forbidden(
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("0:9", ["there is no GPU '0:9' here", "0:0 3g.40gb", "0:2 to 0:3 1g.10gb"]),
-        ("2:0", ["there is no GPU '2:0' here"]),
+        ("0:9", ["there is no MIG device '0:9' here", "0:0 3g.40gb", "0:2 to 0:3 1g.10gb"]),
+        ("2:0", ["there is no MIG device '2:0' here"]),
         ("MIG-00000000-dead", ["no MIG device 'MIG-00000000-dead'", "1:0 to 1:6 1g.10gb"]),
         ("0,MIG-", ["no MIG device 'MIG-'"]),
     ],
@@ -237,7 +237,7 @@ def test_a_layout_that_changed_between_two_creates(
     machine.host.set_mig_layout(0, [])
     result = runtime.run(new)
     assert result.status == 1
-    assert "there is no GPU '0:1' here" in result.stderr
+    assert "there is no MIG device '0:1' here" in result.stderr
     every = make_bundle("busybox", probe(["exit", "0"]), env=["NVIDIA_VISIBLE_DEVICES=all"])
     runtime.run(every).check()
     assert visible(every) == uuids(machine, *(f"1:{n}" for n in range(7)), "2")

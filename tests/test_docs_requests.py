@@ -27,6 +27,8 @@ from gpushim.errors import GpushimError
 from gpushim.host.model import Gpu
 from gpushim.inject.compat import find_compat
 from gpushim.inject.container import Container
+from gpushim.inject.gpus import device_edits, needed_nodes
+from gpushim.oci.edits import Edits, Mount
 from gpushim.oci.rootfs import RootFs
 from gpushim.request import keys, nvidia
 from gpushim.request.dockerrecord import DeviceRequest, DockerRecord
@@ -127,9 +129,9 @@ def unrequested_all() -> str:
 
 def taken_out() -> str:
     from gpushim.inject.injected import take_out
-    from gpushim.oci.edits import Edits
 
-    container = Container("/r", False, ["NVIDIA_VISIBLE_DEVICES=void"], {}, False, False, [])
+    hooks = ["nvidia-cdi-hook"]
+    container = Container("/r", False, [], {}, False, False, hooks)
     said = take_out(Edits(), container, [{"path": "/dev/nvidia0"}], [], "550.163.01", "/trees")
     return f"Warning: {said[0]}"
 
@@ -175,6 +177,52 @@ def test_explain_of_a_refused_container() -> None:
     assert lines[0] == container
     assert re.sub(r"\d", "0", lines[1]).rpartition("+")[0] == re.sub(r"\d", "0", when)[:-6]
     assert lines[2:] == rest
+
+
+def test_explain_of_a_granted_container() -> None:
+    """The block is what explain makes of the record of a container with GPUs 1 and 3 of a DGX."""
+    (block,) = [text for text in blocks(REQUESTS) if "explain --no-diff web" in text]
+    _, *lines = block.splitlines()
+    model = "NVIDIA A100-SXM4-80GB"
+    first = Gpu(1, "GPU-8fbe4d48-7c4e-400b-acdb-791488b8c0e6", 3, "0000:0f:00.0", model)
+    second = Gpu(3, "GPU-c317be17-dc64-48c7-a7d6-3ca62baf88a3", 1, "0000:4e:00.0", model)
+    asked = recorded({})
+    assert asked.record is not None
+    asked.record.requests.append(DeviceRequest("nvidia", 0, ["1", "3"], [["gpu"]], {}))
+    request, _ = read_request(asked, configured())
+    assert request is not None
+    edits = Edits()
+    edits.env |= {
+        "NVIDIA_VISIBLE_DEVICES": f"{first.uuid},{second.uuid}",
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    numbers = {"nvidia1": (195, 1), "nvidia3": (195, 3), "nvidiactl": (195, 255)}
+    numbers |= {"nvidia-uvm": (511, 0), "nvidia-uvm-tools": (511, 1)}
+    grant = Grant([first, second], request.capabilities)
+    facts = {name: (*numbers[name], 0o666, 0, 0) for name in needed_nodes(grant)}
+    device_edits(edits, "/dev", facts)
+    tree = "/var/lib/gpushim/driver/550.163.01/compute+utility-4a97c391"
+    edits.mounts += [
+        Mount(tree, "/usr/local/nvidia", []),
+        Mount(f"{tree}/bin/nvidia-smi", "/usr/bin/nvidia-smi", []),
+        Mount("/etc/OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors/nvidia.icd", []),
+    ]
+    edits.remove_hooks.append("nvidia-container-runtime-hook")
+    assert lines == tell(
+        {
+            "id": lines[0].split()[1],
+            "name": "web",
+            "bundle": lines[1].split()[1],
+            "runtime": "/usr/bin/runc",
+            "request": request.to_json(),
+            "grant": grant.to_json(),
+            "edits": edits.to_json(),
+            "notes": [
+                "/etc/ld.so.conf.d/00-gpushim.conf was written, for ldconfig in the container.",
+                "The driver's libraries were merged into /etc/ld.so.cache.",
+            ],
+        }
+    )
 
 
 @pytest.mark.parametrize("path", [README, REQUESTS], ids=lambda path: str(path.name))

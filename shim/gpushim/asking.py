@@ -52,7 +52,8 @@ def gather_all(call: Call, bundle: Bundle) -> Asked | None:
         )
         if asked.record is not None:
             call.log.fields["name"] = asked.record.name
-    return asked if may_ask(asked) else None
+    # A record that cannot be used may have held a request, so that it is told at least.
+    return asked if may_ask(asked) or asked.problems else None
 
 
 def understand(call: Call, asked: Asked) -> Understood:
@@ -95,7 +96,7 @@ def understand(call: Call, asked: Asked) -> Understood:
     call.log.warnings += warnings
     if request is not None:
         call.log.fields["request"] = request.to_json()
-    elif warnings:
+    elif call.log.warnings:
         call.log.write("warning", "no GPU was given", dumps)
         _keep_reason(call, warnings)
     return found

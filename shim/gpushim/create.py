@@ -104,9 +104,13 @@ def _adopt(
     """
     if understood.snapshot is None or not asked.nodes or container.privileged:
         return False
+    from gpushim.host.devicenodes import node_facts
     from gpushim.inject.injected import adopted
 
-    found = adopted(asked.nodes, understood.snapshot.inventory.gpus)
+    control = node_facts(understood.snapshot.config.text("host.dev-root"), "nvidiactl")
+    if control is None:
+        return False
+    found = adopted(asked.nodes, understood.snapshot.inventory.gpus, control[0])
     if found is None:
         return False
     request, grant = found

@@ -29,6 +29,9 @@ _WORDS_WITH_MEANING = (
 )
 
 
+_LONGEST = 8000
+
+
 class GpushimError(Exception):
     """Something that a user or a host caused, told in a sentence.
 
@@ -40,11 +43,16 @@ class GpushimError(Exception):
 
     def __init__(self, sentence: str, hint: str = "") -> None:
         super().__init__(sentence)
-        self.sentence = sentence
-        self.hint = hint
+        self.sentence = _shortened(sentence)
+        self.hint = _shortened(hint)
 
     def __str__(self) -> str:
         return harmless(f"{self.sentence} {self.hint}" if self.hint else self.sentence)
+
+
+def _shortened(text: str) -> str:
+    """A sentence that engines and people can take, whatever names and values are in it."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def harmless(text: str) -> str:

@@ -54,7 +54,15 @@ def decide(snapshot: Snapshot, request: Request, asker: Asker) -> Decision:
         found = _book(snapshot, request, asker)
     except Unavailable:
         snapshot = refresh_again(places, key, "a GPU that was asked for is not usable", [])
-        found = _book(snapshot, request, asker)
+        try:
+            found = _book(snapshot, request, asker)
+        except Unavailable as error:
+            if snapshot.kept or not snapshot.problems:
+                raise
+            # What is not known can't be told from what is not there.
+            raise Unavailable(
+                f"{error.sentence} Not all could be found out: {' '.join(snapshot.problems)}"
+            ) from None
     try:
         _check_requirements(request, found.grant, snapshot)
         found.facts, missing = _stat_nodes(snapshot.config, needed_nodes(found.grant))

@@ -197,7 +197,7 @@ fi
 asks() {
     LC_ALL=C PATH=${PATH:+$PATH:}/usr/bin:/bin grep -qaF -e '"NVIDIA_VISIBLE_DEVICES=' \
         -e '"CUDA_VERSION=' -e '"GPUSHIM_' -e '"DOCKER_RESOURCE_' -e '"gpushim.' -e '.gpushim.' \
-        -e cdi.k8s.io -e '"/dev/nvidia' -e nvidia-container-devices \
+        -e cdi.k8s.io -e '"path":"/dev/nvidia' -e '"path": "/dev/nvidia' -e nvidia-container-devices \
         -e 'nvidia-container-runtime-hook"' -e 'nvidia-container-toolkit"' \
         -e 'nvidia-cdi-hook"' -e '"DeviceRequests":[{' ${_triggers:+-e "$_triggers"} \
         -e 'NVIDIA_VISIBLE_DEVICES\u003' -e 'CUDA_VERSION\u003' -e '\/dev' -e 'dev\/nvidia' \
@@ -284,14 +284,17 @@ requests() {
     (
         export LC_ALL=C PATH="${PATH:+$PATH:}/usr/bin:/bin"
         [ "$_triggers" ] && grep -oaF -e "$_triggers" -- "$@"
-        # Escapes are written out, but for those of letters, which nobody uses to good purpose.
+        # Nodes that the engine has put in are no request: they would only be put on record.
+        # Escapes are written out, but for those of letters, which nobody uses to good purpose. A
+        # backslash that is one itself (printf '\\u0041') begins none.
         _words=$(
-            sed -e 's/\\u002[dD]/-/g' -e 's/\\u002[eE]/./g' -e 's/\\u002[fF]/\//g' \
-                -e 's/\\u0038/8/g' -e 's/\\u003[dD]/=/g' -e 's/\\\//\//g' -- "$@" |
+            sed -e 's/\\\\/?/g' -e 's/\\u002[dD]/-/g' -e 's/\\u002[eE]/./g' \
+                -e 's/\\u002[fF]/\//g' -e 's/\\u0038/8/g' -e 's/\\u003[dD]/=/g' -e 's/\\\//\//g' \
+                -- "$@" |
                 grep -oaE -e '"(NVIDIA_VISIBLE_DEVICES|NVIDIA_REQUIRE_CUDA|CUDA_VERSION)=[^"]*' \
                     -e '"GPUSHIM_[^"=]*=[^"]' -e '"DOCKER_RESOURCE_[^"=]*=[^"]*(GPU|MIG)-' \
                     -e '"(container\.[^"]*\.)?gpushim\.[^"]*" *:' -e '"cdi\.k8s\.io[^"]*" *:' \
-                    -e '"/dev/nvidia' -e '/nvidia-container-devices[/"]' \
+                    -e '/nvidia-container-devices[/"]' \
                     -e 'nvidia-(container-runtime-hook|container-toolkit|cdi-hook)"' \
                     -e '"Driver":"[^"]*","Count"' -e '\\u00[4-7]'
         )

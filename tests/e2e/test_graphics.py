@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import cannot
 from tests.fakehost import Description
 from tests.harness import Bundle, Runtime, workspace
 from tests.harness.bundle import PROBE
@@ -261,7 +262,7 @@ def test_under_crun(
 ) -> None:
     """The same spec, but for device rules, which crun can't set on every machine."""
     if shutil.which("crun") is None:
-        pytest.skip("crun is not installed")
+        cannot("crun is not installed")
     bundle = make_bundle("debian", shell(LINKS), env=asking("1"))
     runtime_of(machine).run(bundle).check()
     bundle.config = bundle.read()

@@ -156,8 +156,8 @@ def test_another_ones_node_is_forbidden(
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("0:9", ["there is no GPU '0:9' here", "0:0 3g.40gb", "0:2 to 0:3 1g.10gb"]),
-        ("2:0", ["there is no GPU '2:0' here"]),
+        ("0:9", ["there is no MIG device '0:9' here", "0:0 3g.40gb", "0:2 to 0:3 1g.10gb"]),
+        ("2:0", ["there is no MIG device '2:0' here"]),
         ("MIG-00000000-dead", ["no MIG device 'MIG-00000000-dead'", "1:0 to 1:6 1g.10gb"]),
         ("0,MIG-", ["no MIG device 'MIG-'"]),
     ],
@@ -237,7 +237,7 @@ def test_a_layout_that_changed_between_two_creates(
     machine.host.set_mig_layout(0, [])
     result = runtime.run(new)
     assert result.status == 1
-    assert "there is no GPU '0:1' here" in result.stderr
+    assert "there is no MIG device '0:1' here" in result.stderr
     every = make_bundle("busybox", probe(["exit", "0"]), env=["NVIDIA_VISIBLE_DEVICES=all"])
     runtime.run(every).check()
     assert visible(every) == uuids(machine, *(f"1:{n}" for n in range(7)), "2")
@@ -342,6 +342,6 @@ def test_the_inventory_shows_them(cut: Machine) -> None:
     """In one line each, or two where the terminal is narrow."""
     text = " ".join(cut.installed.ctl("inventory").split())
     one = device(cut, "0:1")
-    assert f"0:1 {one.uuid} 2g.20gb" in text
+    assert f"0:1 {one.uuid} 2g.20gb {one.gi}/{one.ci}" in text
     assert f"nvidia-cap{one.gi_minor}, nvidia-cap{one.ci_minor} 19" in text
     assert text.count(" MIG-") == 11

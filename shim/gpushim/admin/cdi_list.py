@@ -21,7 +21,8 @@ def spec_directories(places: Places) -> list[str]:
 
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
-    directories = spec_directories(places)
+    config = config_file.read(places.config)
+    directories = config.texts("cdi.spec-dirs")
     found = plain(read(directories))
     names = sorted(found["devices"], key=order)
     rows = [(name, found["specs"][found["devices"][name]]["path"]) for name in names]
@@ -39,6 +40,10 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
         print_table(("device", "spec file"), rows)
     else:
         say(f"No spec file in {', '.join(directories)} describes a device.")
+        warn(
+            f"GPUs need none with gpushim, which gives {config.text('cdi.default-kind')}=0 and so "
+            "on by itself; `gpushimctl cdi generate` prints one for engines without gpushim."
+        )
     for problem in problems(found):
         warn(problem)
     return 0

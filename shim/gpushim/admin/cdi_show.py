@@ -6,14 +6,19 @@ import argparse
 from typing import Any
 
 from .. import config_file
-from ..cdi.collect import plain
+from ..allocate.names import how_to_ask, matching, table
+from ..cdi.collect import plain, problems
 from ..cdi.document import read as read_document
 from ..cdi.names import parse_qualified
 from ..cdi.registry import Registry, read
 from ..cdi.specfile import SpecFile
 from ..cdi.unresolvable import unresolvable
+from ..errors import GpushimError
 from ..places import Places
-from .output import print_json, say
+from ..request.request import ALL
+from ..request.wanted import named
+from ..snapshot import load
+from .output import print_json, say, warn
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +39,11 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     directories = config.texts("cdi.spec-dirs")
     registry = read(directories)
     if name not in registry.devices:
-        raise unresolvable([name], {"spec_dirs": directories, **plain(registry)})
+        state = plain(registry)
+        wanted = named([name], "", config)
+        if wanted.cdi or name in registry.conflicts:
+            raise unresolvable([name], {"spec_dirs": directories, **state})
+        return _show_own(name, wanted.names, arguments.json, places, problems(state))
     spec = registry.devices[name]
     device = name.partition("=")[2]
     line = read_document(spec.path).line(spec.places[device])
@@ -61,6 +70,40 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     ):
         if edits:
             say("\n".join([heading, *[f"  {line}" for line in edit_lines(edits)]]))
+    return 0
+
+
+def _show_own(name: str, own: list[str], as_json: bool, places: Places, wrong: list[str]) -> int:
+    """Tell of a name that means a GPU by itself, in no need of a spec file.
+
+    own: what it is called without the kind, [] for the driver's files alone; wrong: what is
+    wrong with spec files. Raises GpushimError if the machine is known and has no such GPU.
+    """
+    snapshot = load(places)
+    gpus = snapshot.inventory.gpus if snapshot is not None else []
+    word = own[0] if own else ""
+    is_mig = word.startswith("MIG-") or ":" in word
+    if gpus and word not in ("", ALL) and not matching(word, gpus):
+        raise GpushimError(
+            f"{name} is no {'MIG device' if is_mig else 'GPU'} of this machine: {table(gpus)}.",
+            how_to_ask(word, gpus),
+        )
+    if not word:
+        is_what = "the driver's files without a GPU"
+    elif word == ALL:
+        is_what = "each GPU of this machine"
+    else:
+        is_what = f"a {'MIG device' if is_mig else 'GPU'} of this machine"
+    note = (
+        f"{name} is {is_what}, which gpushim gives without a spec file; `gpushimctl cdi generate` "
+        "prints one for engines without gpushim."
+    )
+    if as_json:
+        print_json({"name": name, "spec": None, "note": note})
+        return 0
+    say(note)
+    for problem in wrong:
+        warn(problem)
     return 0
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 from .. import config_file, launcher_settings, lowlevel
-from ..config_keys import configured
+from ..config import Config
 from ..errors import GpushimError, harmless, why
 from ..host import devicenodes, driver, gpus
 from ..host.model import HEALTHY, Gpu, Inventory, capability_key
@@ -17,23 +17,35 @@ from . import docker_check, files, installation, interpreters
 from .check_result import FAIL, INSTALL, OK, SKIP, WARN, Result
 
 
+class UnreadableConfigError(Exception):
+    """A check needs the configuration, which can't be read; config.valid says why."""
+
+
 class Context:
     """What the checks share: the installation's places, its configuration and record."""
 
-    __slots__ = ("_snapshot", "config", "config_problem", "places", "record", "record_problem")
+    __slots__ = ("_config", "_snapshot", "config_problem", "places", "record", "record_problem")
 
     def __init__(self, places: Places) -> None:
         self.places = places
         self._snapshot: Snapshot | None = None
+        self._config: Config | None = None
         self.config_problem = self.record_problem = ""
         try:
-            self.config = config_file.read(places.config)
+            self._config = config_file.read(places.config)
         except GpushimError as error:
-            self.config, self.config_problem = configured(), error.sentence
+            self.config_problem = error.sentence
         try:
             self.record = installation.read(places)
         except GpushimError as error:
             self.record, self.record_problem = None, str(error)
+
+    @property
+    def config(self) -> Config:
+        """The configuration. Raises UnreadableConfigError: the defaults would tell of another."""
+        if self._config is None:
+            raise UnreadableConfigError
+        return self._config
 
     def snapshot(self) -> Snapshot:
         """What a create goes by, found out anew if need be. Raises GpushimError."""

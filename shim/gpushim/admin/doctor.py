@@ -7,7 +7,7 @@ import argparse
 from ..errors import GpushimError, harmless
 from ..places import Places
 from .check_result import FAIL, OK, SKIP, WARN, Result
-from .checks import CHECKS, Context
+from .checks import CHECKS, Context, UnreadableConfigError
 from .output import print_json, say
 
 # Exit status: the worst that was found.
@@ -76,6 +76,8 @@ def examine(name: str, context: Context) -> Result:
     """One check. Whatever goes wrong in it is its result: the others still run."""
     try:
         return CHECKS[name](context)
+    except UnreadableConfigError:
+        return Result(SKIP, "The configuration can't be read.")
     except Exception as error:
         told = str(error) if isinstance(error, GpushimError) else f"{type(error).__name__}: {error}"
         return Result(FAIL, f"The check itself failed: {harmless(told)}.")

@@ -19,7 +19,8 @@ HEADINGS = (
     *("model", "memory", "compute", "NUMA", "MIG", "health"),
 )
 
-MIG_HEADINGS = ("MIG device", "UUID", "profile", "nodes", "memory")
+# GI/CI: ids of the GPU instance and the compute instance, as in MIG-<UUID of the GPU>/<GI>/<CI>.
+MIG_HEADINGS = ("MIG device", "UUID", "profile", "GI/CI", "nodes", "memory")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +42,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     instances = [mig_row(gpu, mig) for gpu in inventory.gpus for mig in gpu.mig_devices]
     if instances:
         say("")
-        print_table(MIG_HEADINGS, instances, 3)
+        print_table(MIG_HEADINGS, instances, 4)
     for problem in snapshot.problems:
         warn(problem)
     return 0
@@ -71,6 +72,7 @@ def mig_row(gpu: Gpu, mig: MigDevice) -> tuple[str, ...]:
         f"{gpu.index}:{mig.index}",
         mig.uuid,
         mig.profile or "-",
+        f"{mig.gpu_instance}/{mig.compute_instance}",
         ", ".join(names) or "-",
         f"{mig.memory // _MIB} MiB" if mig.memory is not None else "-",
     )

@@ -234,7 +234,7 @@ def _not_one(name: str, found: list[Device], request: Request, gpus: Sequence[Gp
     from gpushim.allocate.names import how_to_ask
 
     if not found:
-        is_mig = name.startswith("MIG-") or ":" in name
+        is_mig = name.startswith("MIG-") or (":" in name and "." not in name)
         nothing = f"but there is no {'MIG device' if is_mig else 'GPU'}"
         return Unavailable(
             f"{_asked(request)}, {nothing} '{brief(name)}' here: {_table(gpus)}.",

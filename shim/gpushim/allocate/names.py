@@ -69,6 +69,8 @@ def how_to_ask(name: str, gpus: Sequence[Gpu]) -> str:
     misspelt = how_to_name(name)
     if misspelt:
         return misspelt
+    if ":" in name and "." in name:
+        return "PCI bus ids are no names of GPUs: ask for one of these by index or UUID."
     if name.startswith("MIG-") or ":" in name:
         if not any(gpu.mig_devices for gpu in gpus):
             return (

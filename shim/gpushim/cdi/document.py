@@ -21,6 +21,7 @@ ENDINGS = state.ENDINGS
 MAXIMUM_BYTES = 4 << 20
 # YAML's aliases can make a few lines stand for more than any machine can hold.
 _MAXIMUM_VALUES = 500_000
+_LONGEST_NUMBER = 1000  # characters
 
 # Member names and list positions that lead from the whole document to one of its values.
 Place = tuple[str | int, ...]
@@ -121,10 +122,12 @@ def _json(path: str, text: str) -> Any:
         raise SpecError(f"{path} has a number that is too large.") from None
     if has_duplicate:
         try:
-            _json_position(text, None)
+            _refuse_twice(text, skip_space(text, 0))
         except _TwiceError as error:
             line = _line_of(text, error.position)
             raise SpecError(f"{path}, line {line}: {error.name!r} is there twice.") from None
+        except RecursionError:
+            raise SpecError(f"{path} is nested too deeply.") from None
     return data
 
 
@@ -135,15 +138,34 @@ class _TwiceError(ValueError):
         self.position = position
 
 
-def _json_position(text: str, place: Place | None) -> int:
-    """Where the value at `place` begins in a JSON text that is known to be right.
+def _refuse_twice(text: str, index: int) -> int:
+    """The end of the value at `index` in a JSON text that is known to be right.
 
-    Without a place all members are looked at. Raises _TwiceError for a name that is there twice.
+    Each value is looked at once, however deeply it lies in others, since a create may wait for
+    this. Raises _TwiceError for a name that is there twice.
     """
+    opening = text[index]
+    if opening not in "{[":
+        return scan(text, index)[1]
+    index = skip_space(text, index + 1)
+    names: set[str] = set()
+    while text[index] not in "}]":
+        if opening == "{":
+            begin = index
+            name, index = scan(text, index)
+            if name in names:
+                raise _TwiceError(name, begin)
+            names.add(name)
+            index = skip_space(text, skip_space(text, index) + 1)
+        index = skip_space(text, _refuse_twice(text, index))
+        if text[index] == ",":
+            index = skip_space(text, index + 1)
+    return index + 1
+
+
+def _json_position(text: str, place: Place) -> int:
+    """Where the value at `place` begins in a JSON text that is known to be right."""
     index = skip_space(text, 0)
-    if place is None:
-        _walk(text, index, None)
-        return 0
     for step in place:
         inner = _walk(text, index, step)
         if inner is None:
@@ -152,30 +174,20 @@ def _json_position(text: str, place: Place | None) -> int:
     return index
 
 
-def _walk(text: str, index: int, wanted: str | int | None) -> int | None:
-    """Where one member or element of the value at `index` begins; None if it has none of it.
-
-    wanted None: goes through all, and all that is in them.
-    """
+def _walk(text: str, index: int, wanted: str | int) -> int | None:
+    """Where one member or element of the value at `index` begins; None if it has none of it."""
     opening = text[index]
     if opening not in "{[":
         return None
     index = skip_space(text, index + 1)
-    names: set[str] = set()
     count = 0
     while text[index] not in "}]":
         step: str | int = count
-        begin = index
         if opening == "{":
             step, index = scan(text, index)
-            if step in names:
-                raise _TwiceError(str(step), begin)
-            names.add(str(step))
             index = skip_space(text, skip_space(text, index) + 1)
-        if wanted is not None and step == wanted:
+        if step == wanted:
             return index
-        if wanted is None:
-            _walk(text, index, None)
         _, index = scan(text, index)
         index = skip_space(text, index)
         if text[index] == ",":
@@ -206,6 +218,14 @@ def _yaml_loader() -> Any:
                         )
                     seen.add(key.value)
             return super().construct_mapping(node, deep)
+
+        def construct_number(self, node: Any) -> Any:
+            # Python reads hexadecimal ones of any length, but writes none of them out.
+            if len(node.value) > _LONGEST_NUMBER:
+                raise ValueError(f"line {node.start_mark.line + 1} has a number that is too large")
+            return self.construct_yaml_int(node)
+
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_number)
 
     Loader.yaml_implicit_resolvers = {
         first: [pair for pair in pairs if not pair[0].endswith((":timestamp", ":value"))]

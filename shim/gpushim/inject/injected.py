@@ -36,15 +36,24 @@ _PROGRAMS = (
 )
 
 
-def by_cdi(container: Container, mounts: Iterable[tuple[str, str]], driver_trees: str) -> bool:
+def by_cdi(
+    container: Container,
+    mounts: Sequence[tuple[str, str]],
+    driver_version: str,
+    driver_trees: str,
+) -> bool:
     """Whether an engine has resolved CDI devices of NVIDIA's for this container.
 
-    Those of a spec that `gpushimctl cdi generate` made are known by what they mount.
+    Those of a spec that `gpushimctl cdi generate` made are known by what they mount. The variable
+    that NVIDIA's specs set is no proof by itself, since an image may have it.
     """
     return (
         any(hook in CDI_HOOKS for hook in container.hooks)
-        or variable(container.environment, VISIBLE_DEVICES) == "void"
         or any(source.startswith(driver_trees + "/") for source, _ in mounts)
+        or (
+            variable(container.environment, VISIBLE_DEVICES) == "void"
+            and any(_is_driver_file(*mount, driver_version) for mount in mounts)
+        )
     )
 
 
@@ -55,9 +64,19 @@ def minor_of(path: str) -> int | None:
     return int(number) if is_number and len(number) < 8 else None
 
 
-def adopted(nodes: Iterable[dict[str, Any]], gpus: Sequence[Gpu]) -> tuple[Request, Grant] | None:
-    """The GPUs whose nodes a spec has already, as a request and a grant; None without any."""
-    minors = {minor_of(str(node.get("path"))) for node in nodes}
+def adopted(
+    nodes: Iterable[dict[str, Any]], gpus: Sequence[Gpu], major: int
+) -> tuple[Request, Grant] | None:
+    """The GPUs whose nodes a spec has already, as a request and a grant; None without any.
+
+    major: of the driver's nodes. The numbers of a node say which GPU it is: its name is the
+    user's to choose (docker run --device /dev/nvidia5:/dev/nvidia0).
+    """
+    minors = {
+        node.get("minor")
+        for node in nodes
+        if node.get("major") == major and minor_of(str(node.get("path"))) is not None
+    }
     found = [gpu for gpu in gpus if gpu.minor in minors and gpu.uuid]
     if not found:
         return None
@@ -88,7 +107,7 @@ def take_out(
         for path in (str(node.get("path")) for node in nodes)
         if path not in given and _is_one_gpus(path, drawing)
     ]
-    if not by_cdi(container, mounts, driver_trees):
+    if not by_cdi(container, mounts, driver_version, driver_trees):
         return [
             f"The spec has {path} besides, which was not granted here but named as a device."
             for path in others
@@ -127,9 +146,12 @@ def _is_one_gpus(path: str, drawing: Collection[str]) -> bool:
 
 
 def _is_driver_file(source: str, destination: str, version: str) -> bool:
-    """Whether a mount is one of the driver's files, as NVIDIA's CDI specs name them."""
+    """Whether a mount is one of the driver's files, as NVIDIA's CDI specs name them.
+
+    They have each file where the host has it, with the driver's root before it at the most.
+    """
     name = destination.rpartition("/")[2]
-    if source.rpartition("/")[2] != name:
+    if not source.endswith(destination):
         return False
     return (
         name.endswith(f".so.{version}")

@@ -150,12 +150,16 @@ def own_annotations(asked: Asked) -> list[tuple[str, object]]:
 
 
 def asks_for_sure(asked: Asked) -> bool:
-    """Whether something was asked for, whatever the configuration says."""
-    return (
+    """Whether something was asked for, whatever the configuration says.
+
+    What a pod's annotations ask for is for its containers, and not for the one that holds it.
+    """
+    return not asked.sandbox and (
         devices_of(asked.environment) is not None
         or any(entry.startswith("GPUSHIM_") for entry in asked.environment)
         or asked.has_record
-        or any(OWN_PREFIX in name or name.startswith(CDI_PREFIX) for name in asked.annotations)
+        or bool(own_annotations(asked))
+        or any(name.startswith(CDI_PREFIX) for name in asked.annotations)
     )
 
 

@@ -34,6 +34,9 @@ _ENABLED = "enabled"
 
 # Channel numbers are minor numbers, of which Linux has 20 bits.
 _LAST_CHANNEL = (1 << 20) - 1
+# As many as the driver has unless told otherwise (its parameter NVreg_ImexChannelCount). Each gets
+# a node on the host where it has none, and an image may ask for as many as it likes.
+_MOST_CHANNELS = 2048
 
 _BRIEF = 200
 
@@ -185,7 +188,13 @@ def imex_channels(value: str | None, from_mounts: Sequence[str]) -> list[int]:
                 "Give numbers of channels, as in 0,1.",
             )
         channels.append(number)
-    return list(dict.fromkeys(channels))
+    channels = list(dict.fromkeys(channels))
+    if len(channels) > _MOST_CHANNELS:
+        raise GpushimError(
+            f"{source} names {len(channels)} IMEX channels, and {_MOST_CHANNELS} are the most.",
+            "Name those that are needed.",
+        )
+    return channels
 
 
 def mig_modes(environment: Sequence[object], privileged: bool) -> tuple[bool, bool]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gpushim.admin import cli
+from gpushim.admin import cdi_show, cli
 from gpushim.admin.cdi_list import order
 from gpushim.admin.cdi_show import edit_lines
+from gpushim.host.model import Gpu, MigDevice
 
 from tests.unit.cdi.specs import spec, write
 
@@ -56,8 +58,12 @@ def test_list(root: Path, capsys: Capture) -> None:
 
 def test_list_without_devices(root: Path, capsys: Capture) -> None:
     assert run(root, "list") == 0
-    said = capsys.readouterr().out
-    assert said == f"No spec file in {root}/low, {root}/high describes a device.\n"
+    said = capsys.readouterr()
+    assert said.out == f"No spec file in {root}/low, {root}/high describes a device.\n"
+    assert said.err == (
+        f"gpushimctl: GPUs need none with gpushim, which gives {NVIDIA}=0 and so on by itself; "
+        "`gpushimctl cdi generate` prints one for engines without gpushim.\n"
+    )
 
 
 def test_list_tells_what_is_wrong(root: Path, capsys: Capture) -> None:
@@ -109,6 +115,93 @@ def test_show(root: Path, capsys: Capture) -> None:
         ]
 
 
+WITHOUT_SPEC = (
+    "which gpushim gives without a spec file; `gpushimctl cdi generate` prints one for engines "
+    "without gpushim."
+)
+UUID = "GPU-8fbe4d48-7c4e-400b-acdb-791488b8c0e6"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_what"),
+    [
+        ("0", "a GPU"),
+        (f"{NVIDIA}=7", "a GPU"),
+        (f"{NVIDIA}=gpu7", "a GPU"),
+        (f"{NVIDIA}={UUID}", "a GPU"),
+        (f"runtime.{NVIDIA}=0", "a GPU"),
+        (f"{NVIDIA}=0:1", "a MIG device"),
+        (f"{NVIDIA}=MIG-0fbe4d48-7c4e-400b-acdb-791488b8c0e6", "a MIG device"),
+        (f"{NVIDIA}=all", "each GPU"),
+    ],
+)
+def test_show_of_a_gpu_without_a_spec_file(
+    root: Path, name: str, is_what: str, capsys: Capture
+) -> None:
+    """Nothing is known of the machine here: only what the name means is said."""
+    assert run(root, "show", name) == 0
+    said = capsys.readouterr()
+    full = name if "=" in name else f"{NVIDIA}={name}"
+    assert said.out == f"{full} is {is_what} of this machine, {WITHOUT_SPEC}\n"
+    assert said.err == ""
+    assert run(root, "show", "--json", name) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert (data["name"], data["spec"], data["note"]) == (full, None, said.out.rstrip())
+
+
+def test_show_of_driver_files_alone(root: Path, capsys: Capture) -> None:
+    assert run(root, "show", "none") == 0
+    said = capsys.readouterr().out
+    assert said == f"{NVIDIA}=none is the driver's files without a GPU, {WITHOUT_SPEC}\n"
+
+
+def test_the_kind_of_a_gpu_is_configured(root: Path, capsys: Capture) -> None:
+    """Under another kind, NVIDIA's own names are those of spec files, as for any vendor."""
+    path = root / "etc/gpushim/config.toml"
+    path.write_text(path.read_text() + 'default-kind = "vendor.com/gpu"\n')
+    assert run(root, "show", "0") == 0
+    assert capsys.readouterr().out.startswith("vendor.com/gpu=0 is a GPU of this machine")
+    assert run(root, "show", f"{NVIDIA}=0") == 1
+    assert "no usable spec file" in capsys.readouterr().err
+
+
+def test_show_of_a_gpu_whose_spec_files_are_wrong(root: Path, capsys: Capture) -> None:
+    """Engines that go by them have no such device: that is told, too."""
+    write(root / "low/c.yaml", "x: 1\na: b: c")
+    assert run(root, "show", "0") == 0
+    assert f"{root}/low/c.yaml, line 2" in capsys.readouterr().err
+    for name in "ab":
+        write(root / f"low/{name}.json", spec("0", kind=NVIDIA))
+    assert run(root, "show", "0") == 1
+    assert "described by several files" in capsys.readouterr().err
+
+
+@pytest.fixture
+def known(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine of which is known that it has one GPU, with a MIG device."""
+    mig = MigDevice(0, "MIG-1f2e3d4c", "1g.10gb", None, 9, 0, 102, 103)
+    gpu = Gpu(0, UUID, 0, "0000:07:00.0", "NVIDIA X", mig_enabled=True, mig_devices=[mig])
+    inventory = SimpleNamespace(gpus=[gpu])
+    monkeypatch.setattr(cdi_show, "load", lambda places: SimpleNamespace(inventory=inventory))
+    return root
+
+
+@pytest.mark.parametrize("name", ["0", "0:0", UUID, "MIG-1f", "all", "none"])
+def test_show_of_what_this_machine_has(known: Path, name: str, capsys: Capture) -> None:
+    assert run(known, "show", name) == 0
+    assert WITHOUT_SPEC in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["1", "0:1", "GPU-0", "MIG-2", "runtime.nvidia.com/gpu=gpu9"])
+def test_show_of_what_this_machine_has_not(known: Path, name: str, capsys: Capture) -> None:
+    assert run(known, "show", name) == 1
+    said = capsys.readouterr()
+    full = name if "=" in name else f"{NVIDIA}={name}"
+    assert f"{full} is no " in said.err
+    assert f"0 = NVIDIA X {UUID}" in said.err
+    assert said.out == ""
+
+
 def test_show_as_json(root: Path, capsys: Capture) -> None:
     path = write(root / "low/a.json", spec("x"))
     assert run(root, "show", "vendor.com/class=x", "--json") == 0
@@ -128,6 +221,7 @@ def test_show_as_json(root: Path, capsys: Capture) -> None:
     [
         ("vendor.com/class=y", "no usable spec file"),
         ("y", f"{NVIDIA}=y cannot be given"),
+        ("0-3", f"{NVIDIA}=0-3 cannot be given"),
         ("a b=y", "not the name of a CDI device"),
         ("vendor.com/class=x", "described by several files"),
     ],

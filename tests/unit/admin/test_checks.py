@@ -53,6 +53,23 @@ def test_a_driver_that_is_not_loaded(machine: Machine) -> None:
         assert machine.check(name).status == SKIP
 
 
+def test_a_configuration_that_cannot_be_read(machine: Machine) -> None:
+    """What the machine looks like by the defaults says nothing about it as it is configured."""
+    Path(machine.places.config).write_text(machine.host.toml() + "[runtime]\nlog-levle = 1\n")
+    assert machine.check("config.valid").status == FAIL
+    free_of_it = {
+        *("python.interpreter", "launcher.present", "state.writable"),
+        *("docker.runtime-registered", "config.valid"),
+    }
+    results = {name: machine.check(name) for name in checks.CHECKS}
+    skipped = {
+        name
+        for name, result in results.items()
+        if (result.status, result.seen) == (SKIP, "The configuration can't be read.")
+    }
+    assert skipped == set(checks.CHECKS) - free_of_it
+
+
 def test_a_missing_node(machine: Machine) -> None:
     """B56"""
     machine.host.remove_node("nvidia-uvm")

@@ -13,7 +13,7 @@ from gpushim.admin import checks, cli, doctor, explain, inventory, output, refre
 from gpushim.admin.check_result import FAIL, OK, WARN, Result
 from gpushim.admin.checks import Context
 from gpushim.errors import GpushimError
-from gpushim.host.model import Gpu
+from gpushim.host.model import Gpu, MigDevice
 from gpushim.oci.bundle import load, store
 from gpushim.oci.edits import DeviceNode, Edits, Hook, Mount
 from gpushim.places import Places
@@ -109,6 +109,17 @@ def test_inventory_rows() -> None:
     known.mig_enabled = True
     assert inventory.row(known)[8] == "on"
     assert len(row) == len(inventory.HEADINGS)
+
+
+def test_inventory_rows_of_mig_devices() -> None:
+    """With both ids, which the older name has: MIG-<UUID of the GPU>/<GPU>/<compute instance>."""
+    gpu = Gpu(3, "GPU-x", 1, "0000:07:00.0", "NVIDIA X", mig_enabled=True)
+    mig = MigDevice(2, "MIG-x", "1g.10gb", 10 << 30, 9, 1, 102, 103)
+    row = inventory.mig_row(gpu, mig)
+    assert row == ("3:2", "MIG-x", "1g.10gb", "9/1", "nvidia-cap102, nvidia-cap103", "10240 MiB")
+    assert len(row) == len(inventory.MIG_HEADINGS)
+    unknown = inventory.mig_row(gpu, MigDevice(0, "MIG-x", "", None, 0, 0, -1, -1))
+    assert unknown[2:] == ("-", "0/0", "-", "-")
 
 
 UUID = "GPU-8fbe4d48-7c4e-400b-acdb-791488b8c0e6"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,26 @@ def test_aliases_that_stand_for_more_than_a_machine_can_hold() -> None:
     lines += [f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 10)}]" for n in range(9)]
     with pytest.raises(SpecError, match="stands for more than"):
         Document("x.yaml", "\n".join(lines))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["kind: 0x" + "f" * 4000, "? 0x" + "f" * 4000 + "\n: 1", "kind: " + "1:" * 5000 + "1"],
+)
+def test_a_number_of_yaml_that_python_does_not_write_out(text: str) -> None:
+    """Such a file would end the reading of all others with a traceback."""
+    with pytest.raises(SpecError, match="too large"):
+        Document("x.yaml", text)
+
+
+@pytest.mark.parametrize("inner", [",".join(["1"] * 100_000), ",".join(["[1]"] * 50_000)])
+def test_a_name_that_is_there_twice_is_found_in_one_pass(inner: str) -> None:
+    """Values were read once for each level that they lie in: minutes for a few megabytes."""
+    text = '{"x":' + "[" * 400 + inner + "]" * 400 + ',"a":1,\n"a":1}'
+    began = time.process_time()
+    with pytest.raises(SpecError, match="line 2: 'a' is there twice"):
+        Document("x.json", text)
+    assert time.process_time() - began < 2
 
 
 def test_merge_keys_and_anchors_are_yaml() -> None:

@@ -61,6 +61,32 @@ def test_what_an_engine_injected_and_nobody_granted_is_taken_out() -> None:
     assert "/dev/nvidia1" in said[0] and "3 mounts" in said[1] and "nvidia-cdi-hook" in said[1]
 
 
+def test_the_variable_alone_is_no_proof() -> None:
+    """An image may have it, and then what is there is the user's."""
+    edits = Edits()
+    mounts = [("/opt/mine/nvidia-smi", "/usr/bin/nvidia-smi")]
+    said = take_out(
+        edits,
+        container(["NVIDIA_VISIBLE_DEVICES=void"], []),
+        nodes("nvidia0"),
+        mounts,
+        "550.1",
+        "/trees",
+    )
+    assert not (edits.remove_devices or edits.remove_mounts)
+    assert "named as a device" in said[0]
+    take_out(
+        edits,
+        container(["NVIDIA_VISIBLE_DEVICES=void"], []),
+        nodes("nvidia0"),
+        [*mounts, (f"/run/nvidia/driver{LIBRARY}", LIBRARY)],
+        "550.1",
+        "/trees",
+    )
+    assert edits.remove_devices == ["/dev/nvidia0"]
+    assert edits.remove_mounts == [LIBRARY]
+
+
 def test_nodes_to_draw_with_are_taken_out_if_they_are_a_gpus() -> None:
     edits = Edits()
     edits.device_nodes = [DeviceNode("/dev/dri/card2", "/dev/dri/card2", 226, 2)]
@@ -96,11 +122,24 @@ def test_nothing_is_said_where_all_is_granted() -> None:
     )
 
 
+def numbered(name: str, minor: int, major: int = 195) -> dict[str, object]:
+    return {"path": f"/dev/{name}", "type": "c", "major": major, "minor": minor}
+
+
 def test_devices_of_the_engine_count_as_granted_by_name() -> None:
-    found = adopted(nodes("nvidia0", "nvidiactl", "nvidia7", "nvidia2"), GPUS)
+    there = [numbered(f"nvidia{minor}", minor) for minor in (0, 7, 2)]
+    found = adopted([*there, numbered("nvidiactl", 255)], GPUS, 195)
     assert found is not None
     request, grant = found
     assert grant.gpus == [GPUS[1]]
     assert request.devices == ["GPU-bb"]
     assert "/dev/nvidia0" in request.sources["devices"]
-    assert adopted(nodes("nvidiactl", "nvidia7"), GPUS) is None
+    assert adopted([numbered("nvidiactl", 255), numbered("nvidia7", 7)], GPUS, 195) is None
+
+
+def test_the_numbers_of_a_node_say_which_gpu_it_is() -> None:
+    """A user may call a node what he likes, and the record must not name another's GPU."""
+    found = adopted([numbered("nvidia0", 1)], GPUS, 195)
+    assert found is not None and found[1].gpus == [GPUS[0]]
+    assert adopted([numbered("nvidia0", 0, major=1)], GPUS, 195) is None
+    assert adopted(nodes("nvidia0"), GPUS, 195) is None

@@ -61,9 +61,10 @@ SPECS: list[tuple[str, bool]] = [
     (hook("/usr/bin/nvidia-container-runtime-hook"), True),
     (hook("/usr/bin/nvidia-container-toolkit"), True),
     (hook("/usr/bin/nvidia-cdi-hook"), True),
-    (node("/dev/nvidia0"), True),
-    (node("\\/dev\\/nvidia0"), True),
-    (node("\\u002fdev/nvidia0"), True),
+    # The engine has given what is there; without Python it is only on no record.
+    (node("/dev/nvidia0"), False),
+    (node("\\/dev\\/nvidia0"), False),
+    (node("\\u002fdev/nvidia0"), False),
     (node("/dev/fuse"), False),
     (mount("/var/run/nvidia-container-devices"), True),
     (mount("/var/run/nvidia\\u002Dcontainer-devices/0"), True),
@@ -71,6 +72,9 @@ SPECS: list[tuple[str, bool]] = [
     # What a letter's escape may hide can't be told; other escapes hide nothing.
     (env("\\u004eVIDIA_VISIBLE_DEVICES=0"), True),
     (env("A=\\u0061"), True),
+    (env("A=\\\\u0061"), False),
+    (env("A=\\\\\\u0061"), True),
+    (env("NVIDIA_VISIBLE_DEVICES=\\\\void"), True),
     ('{"process":{"args":["sed","s/\\\\//\\u002d/","\\/dev\\/null"]}}', False),
 ]
 

@@ -61,6 +61,8 @@ SPECS: list[tuple[str, bool]] = [
     (hook("/usr/local/bin/gpushim"), False),
     (node("/dev/nvidia0"), True),
     (node("/dev/nvidia-caps/nvidia-cap3"), True),
+    ('{"linux": {"devices": [{"path": "/dev/nvidia0"}]}}', True),
+    ('{"process":{"args":["ls","/dev/nvidia0"]}}', False),
     (node("/dev/fuse"), False),
     (mount("/var/run/nvidia-container-devices/0"), True),
     (mount("/usr/local/nvidia"), False),

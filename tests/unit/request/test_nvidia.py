@@ -231,6 +231,14 @@ def test_imex_channels(value: str | None, mounts: list[str], channels: list[int]
     assert imex_channels(value, mounts) == channels
 
 
+def test_imex_channels_beyond_what_a_driver_has_are_refused() -> None:
+    """An image must not fill the host's /dev with nodes."""
+    most = ",".join(map(str, range(2048)))
+    assert len(imex_channels(f"{most},0", [])) == 2048
+    with pytest.raises(GpushimError, match="2049 IMEX channels"):
+        imex_channels(f"{most},5000", [])
+
+
 @pytest.mark.parametrize(
     "name", ["x", "-1", "1048576", "9" * 5000, "1.0", "\u0661", "0-3", "channel0"]
 )

@@ -375,6 +375,11 @@ def test_an_unknown_key_is_refused_with_the_nearest(
         ({"environment": ["CUDA_VERSION=9.0", "NVIDIA_REQUIRE_CUDA=cuda>=9"]}, False, False),
         ({"environment": ["DOCKER_RESOURCE_SSD=a"]}, False, True),
         ({"annotations": {"gpushim.gpus": "1"}}, True, True),
+        # Those for another container, for the pod's sandbox, or of another name ask for nothing.
+        ({"annotations": {"container.b.gpushim.gpus": "1"}, "name": "a"}, False, False),
+        ({"annotations": {"container.a.gpushim.gpus": "1"}, "name": "a"}, True, True),
+        ({"annotations": {"gpushim.gpus": "1"}, "sandbox": True}, False, False),
+        ({"annotations": {"my.gpushim.gpus": "1"}}, False, False),
         ({"annotations": {"own.example/devices": NIC}}, False, True),
         ({"annotations": {"a": "b"}}, False, False),
         ({"record": record({"count": 1})}, True, True),

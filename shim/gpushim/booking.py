@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gpushim.allocate.wish import Wish
     from gpushim.config import Config
     from gpushim.host.deviceuse import Reading
+    from gpushim.host.model import Gpu, MigDevice
     from gpushim.main import Call
     from gpushim.oci.bundle import Bundle
     from gpushim.places import Places
@@ -223,8 +224,10 @@ def _redeemed(
     kept = redeem(book, call.places, ticket, container_id, asker.state_root, asker.name)
     if kept is None:
         return None
-    devices = {gpu.uuid: (gpu, None) for gpu in snapshot.inventory.gpus}
-    devices |= {mig.uuid: (gpu, mig) for gpu in snapshot.inventory.gpus for mig in gpu.mig_devices}
+    devices: dict[str, tuple[Gpu, MigDevice | None]] = {}
+    for gpu in snapshot.inventory.gpus:
+        devices[gpu.uuid] = (gpu, None)
+        devices.update({mig.uuid: (gpu, mig) for mig in gpu.mig_devices})
     gone = [booking.uuid for booking in kept.bookings if booking.uuid not in devices]
     if gone:
         raise Unavailable(f"The ticket {ticket} holds {', '.join(gone)}, which is not here now.")

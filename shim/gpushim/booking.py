@@ -17,7 +17,7 @@ from gpushim.host.model import HEALTHY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpushim.allocate.book import Book
     from gpushim.allocate.queue import Terms
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gpushim.snapshot import Snapshot
 
 _POLL_SECONDS = 0.1
+_MANY = 16  # leases
 
 
 class Asker:
@@ -87,10 +88,18 @@ def book(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, Le
         (posix.getpid(), call.given.start_time),
         (call.invocation.container_id, asker.state_root, asker.name),
         lambda: _terms(snapshot, call.places, None, []),
-        lambda book, tickets: _choose(book, snapshot, request, asker, None, None, tickets),
+        lambda: _booker(snapshot, request, asker),
         min(seconds, snapshot.config.seconds("allocate.wait-cap")),
         _priority(request, snapshot.config),
     )
+
+
+def _booker(
+    snapshot: Snapshot, request: Request, asker: Asker
+) -> Callable[[Book, list[Ticket]], tuple[Choice, Lease] | Refusal]:
+    """What books in the container's turn, by what the driver says just now."""
+    reading = _reading(snapshot, request, asker)
+    return lambda book, tickets: _choose(book, snapshot, request, asker, None, reading, tickets)
 
 
 def _look(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, Lease] | Refusal:
@@ -162,7 +171,18 @@ def _choose(
     _check_limits(book, wish, found, config, others, limited)
     lease = _lease(asker, found, limited)
     book.put(lease)
+    _sweep(book, lease)
     return found, lease
+
+
+def _sweep(book: Book, own: Lease) -> None:
+    """Drops dead leases that nobody met, since they were in nobody's way; a few at a time."""
+    others = [lease for lease in book.leases if lease is not own]
+    if len(others) < _MANY:
+        return
+    first = posix.getpid()  # a different place each time
+    for place in (first % len(others), (first * 7 + 3) % len(others)):
+        book.alive(others[place])
 
 
 def _wish(request: Request, config: Config) -> Wish:

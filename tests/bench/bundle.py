@@ -31,6 +31,15 @@ def gpu_spec(rootfs: Path, fixture: str) -> dict[str, Any]:
     return spec
 
 
+def count_spec(rootfs: Path, fixture: str, gpus: int) -> dict[str, Any]:
+    """The spec of one that asks for a number of GPUs, whichever."""
+    spec = gpu_spec(rootfs, fixture)
+    spec["process"]["env"] = [
+        entry for entry in spec["process"]["env"] if not entry.startswith("NVIDIA_VISIBLE")
+    ] + [f"GPUSHIM_GPUS={gpus}"]
+    return spec
+
+
 def label_spec(rootfs: Path, fixture: str, containers: Path) -> dict[str, Any]:
     """The spec of a container of Docker's that asks for every GPU by a label.
 

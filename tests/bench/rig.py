@@ -7,8 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
+
+from gpushim.allocate.book import open_book
+from gpushim.allocate.lease import SHARED, Booking, Lease
+from gpushim.host.fingerprint import boot_id
+from gpushim.places import Places
+from gpushim.records import start_time
 
 from tests import images
 from tests.fakehost import Description, FakeHost, build
@@ -45,7 +52,7 @@ class Rig:
         self.runc = _program("runc")
         self.control = _interpreter()
         self._hosts: dict[str, FakeHost] = {}
-        self._installations: dict[tuple[str, bool], Installation] = {}
+        self._installations: dict[str, Installation] = {}
         self.directory = workspace.make("bench", Path("/var/tmp"))
         try:
             self.work, self.state = self.directory / "work", self.directory / "root"
@@ -83,23 +90,50 @@ class Rig:
                 (directory / f"vendor{number}.json").write_text(json.dumps(spec))
         return self._hosts[name]
 
-    def installation(self, gpus: int, cdi_specs: int = 0, alone: bool = False) -> Installation:
-        """gpushim on the host with so many GPUs; alone: with a program that does nothing below."""
-        host = self.host(gpus, cdi_specs)
-        key = (host.root.name, alone)
-        if key not in self._installations:
-            self._installations[key] = self._install(host, alone)
-        return self._installations[key]
+    def installation(
+        self,
+        gpus: int,
+        cdi_specs: int = 0,
+        alone: bool = False,
+        leases: int = 0,
+        real_use: str = "never",
+    ) -> Installation:
+        """gpushim on the host with so many GPUs.
 
-    def _install(self, host: FakeHost, alone: bool) -> Installation:
-        root = self.work / f"{host.root.name}{'-alone' if alone else ''}.root"
+        alone: with a program that does nothing below; leases: of containers that live, on the
+        second half of the GPUs; real_use: allocate.real-use.
+        """
+        host = self.host(gpus, cdi_specs)
+        name = f"{host.root.name}-{leases}-{real_use}{'-alone' if alone else ''}"
+        if name not in self._installations:
+            self._installations[name] = self._install(host, name, alone, real_use)
+            self._book(self._installations[name], host, leases)
+        return self._installations[name]
+
+    def _book(self, installation: Installation, host: FakeHost, leases: int) -> None:
+        """Leases of parts of GPUs, whose creator is this process."""
+        pid = os.getpid()
+        gpus = host.gpus[len(host.gpus) // 2 :]
+        with open_book(Places(str(installation.path))) as book:
+            for number in range(leases):
+                booking = Booking(gpus[number % len(gpus)].uuid, SHARED, 1 << 26)
+                lease = Lease(f"{number:064x}", "/run/bench", (pid, start_time(pid)), [booking])
+                lease.boot = boot_id()
+                lease.since = int(time.time())
+                book.put(lease)
+
+    def _install(self, host: FakeHost, name: str, alone: bool, real_use: str) -> Installation:
+        root = self.work / f"{name}.root"
         root.mkdir()
         low_level = self.programs["noop"] if alone else self.runc
         (root / "etc/docker").mkdir(parents=True)
         settings = {"data-root": str(self.docker)}
         (root / "etc/docker/daemon.json").write_text(json.dumps(settings))
         config = root / "wanted.toml"
-        config.write_text(f'[runtime]\nlow-level-runtimes = ["{low_level}"]\n\n{host.toml()}')
+        config.write_text(
+            f'[runtime]\nlow-level-runtimes = ["{low_level}"]\n\n'
+            f'[allocate]\nreal-use = "{real_use}"\n\n{host.toml()}'
+        )
         self.gpushimctl(root, "install", "--no-docker", "--config-from", str(config))
         self.gpushimctl(root, "refresh")
         return Installation(root)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .bundle import Bundle, cdi_spec, gpu_spec, label_spec, large_spec, plain_spec
+from .bundle import Bundle, cdi_spec, count_spec, gpu_spec, label_spec, large_spec, plain_spec
 from .containers import LIFE, Running, Runtime, new_id
 from .measure import BenchError
 from .rig import Installation, Rig
@@ -44,7 +44,7 @@ class Series:
 
 
 def bundle(rig: Rig, kind: str) -> Bundle:
-    """A new bundle: "plain", "gpu", "label", "cdi" or "large"."""
+    """A new bundle: "plain", "gpu", "count", "label", "cdi" or "large"."""
     records = rig.docker / "containers" if kind == "label" else None
     made = Bundle(rig.work / f"bundle-{kind}-{secrets.token_hex(4)}", rig.image, records)
     fixture = rig.programs["procdriver"]
@@ -52,6 +52,8 @@ def bundle(rig: Rig, kind: str) -> Bundle:
         made.fill(plain_spec())
     elif kind == "gpu":
         made.fill(gpu_spec(made.rootfs, fixture))
+    elif kind == "count":
+        made.fill(count_spec(made.rootfs, fixture, GPUS))
     elif records is not None:
         made.fill(label_spec(made.rootfs, fixture, records))
     elif kind == "cdi":
@@ -113,11 +115,18 @@ def _exec(kind: str) -> Callable[[Rig], tuple[Side, Side]]:
     return prepare
 
 
-def alone(rig: Rig, gpus: int = GPUS, cdi_specs: int = 0, kind: str = "gpu") -> Side:
+def alone(
+    rig: Rig,
+    gpus: int = GPUS,
+    cdi_specs: int = 0,
+    kind: str = "gpu",
+    leases: int = 0,
+    real_use: str = "never",
+) -> Side:
     """A create with nothing below gpushim, so that what it takes is gpushim's own."""
-    runtime = gpushim(rig, rig.installation(gpus, cdi_specs, alone=True))
+    runtime = gpushim(rig, rig.installation(gpus, cdi_specs, True, leases, real_use))
     where = bundle(rig, kind)
-    check_grant(rig, runtime, gpus, where)
+    check_grant(rig, runtime, GPUS if kind == "count" else gpus, where)
 
     def side() -> dict[str, Sample]:
         container = new_id()
@@ -193,6 +202,22 @@ ALL = (
         "python3 -I -S -c pass",
         (Row(f"gpushim alone, {GPUS} GPUs", bar=2.0),),
         lambda rig: (bare_start(rig), alone(rig)),
+    ),
+    # 1.3 and 1.6 times what creates may take without leases in their way.
+    Series(
+        "python3 -I -S -c pass",
+        (Row(f"gpushim alone, {GPUS} of 16 GPUs among 50 leases", bar=2.6),),
+        lambda rig: (bare_start(rig), alone(rig, 16, kind="count", leases=50)),
+    ),
+    Series(
+        "python3 -I -S -c pass",
+        (Row(f"gpushim alone, {GPUS} of 16 GPUs among 200 leases", bar=3.2),),
+        lambda rig: (bare_start(rig), alone(rig, 16, kind="count", leases=200)),
+    ),
+    Series(
+        "without asking",
+        (Row(f"gpushim alone, {GPUS} of 16 GPUs, real use asked of NVML"),),
+        lambda rig: (alone(rig, 16, kind="count"), alone(rig, 16, kind="count", real_use="auto")),
     ),
     Series(
         "python3 -I -S -c pass",

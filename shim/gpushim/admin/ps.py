@@ -24,7 +24,7 @@ from ..snapshot import known_config
 from . import devices, installation
 from .leasing import GONE, LIVE, RESERVED, state_of, title
 from .output import print_json, print_table, say
-from .ticket_options import wanted_words
+from .progress import wanted_words
 from .users import user_name
 
 EPILOG = """\

@@ -17,7 +17,7 @@ from ..allocate.ticket import Ticket
 from ..allocate.ticketfiles import CANCELLED, READY, WAITING
 from ..errors import GpushimError
 from ..places import Places
-from . import ticket_options
+from . import progress, ticket_options
 from .output import print_json, print_table, say
 from .users import user_name
 
@@ -111,7 +111,7 @@ def rows_of(places: Places, terms: Terms) -> list[Row]:
             found = None  # it names what is no longer there; its own process tells
         if isinstance(found, Refusal):
             holders = [lease.name or lease.id[:12] for lease in found.leases if lease.path]
-        wanted = ticket_options.wanted_words(terms.wish(ticket.request))
+        wanted = progress.wanted_words(terms.wish(ticket.request))
         rows.append(Row(ticket, place + 1, wanted, rivals(ticket, before, terms), holders))
     return rows
 

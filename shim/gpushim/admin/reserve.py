@@ -10,7 +10,7 @@ from ..allocate.liveness import LONGEST_RESERVATION
 from ..errors import GpushimError
 from ..places import Places
 from ..request.keys import variable_name
-from . import ticket_options
+from . import progress, ticket_options
 from .output import print_json, say, warn
 
 EPILOG = """\
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
         )
         return 0
     warn(
-        f"{ticket_options.names_of(found)} kept for {arguments.keep}, for one container that has "
+        f"{progress.names_of(found)} kept for {arguments.keep}, for one container that has "
         f"the variable {variable}, or the label or the annotation {label}."
     )
     say(ticket.id)

@@ -18,7 +18,7 @@ from ..allocate import turn
 from ..errors import GpushimError, why
 from ..places import Places
 from ..request.keys import variable_name
-from . import ticket_options
+from . import progress, ticket_options
 from .output import warn
 
 EPILOG = """\
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     keep = CREATED_SECONDS if is_created else 0.0
     ticket, found = ticket_options.wait(places, machine, asked, keep)
     until = f" for {keep / 60:g} minutes, until the container is started" if is_created else ""
-    warn(f"{ticket_options.names_of(found)} kept by ticket {ticket.id}{until}.")
+    warn(f"{progress.names_of(found)} kept by ticket {ticket.id}{until}.")
     try:
         _become([*words[:at], *_variables(ticket.id, asked.texts), *words[at:]])
     except OSError as error:

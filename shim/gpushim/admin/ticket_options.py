@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 from ..allocate import turn
+from ..allocate.book import Book
 from ..allocate.choose import Choice
-from ..allocate.grant import Unavailable, name_of
-from ..allocate.queue import Terms, choose_in_turn, rivals, terms_of
-from ..allocate.refusal import Refusal, age, described
+from ..allocate.circumstances import fill_in, reading_for
+from ..allocate.grant import Unavailable
+from ..allocate.lease import Lease
+from ..allocate.queue import Terms, choose_in_turn, terms_of
+from ..allocate.refusal import Refusal
 from ..allocate.ticket import Ticket
-from ..allocate.waiting import Seen, wait_for_turn
-from ..allocate.wish import Wish
+from ..allocate.waiting import wait_for_turn
 from ..config import Config
 from ..errors import GpushimError
+from ..host.deviceuse import Reading
 from ..host.model import capability_key
 from ..places import Places
 from ..records import start_time
@@ -32,7 +33,7 @@ from ..request.wanted import named
 from ..snapshot import Snapshot, load, obtain, refresh_again
 from . import installation, refresh
 from .output import warn
-from .users import user_name
+from .progress import Progress
 
 # Option -> its help. Their values are those of gpushim's own keys.
 OPTIONS = {
@@ -47,7 +48,8 @@ OPTIONS = {
     "numa": "bind, prefer or off",
 }
 _FRESH_SECONDS = 5.0
-_TELL_SECONDS = 1.0
+
+Booker = Callable[[Book, list[Ticket]], Choice | Refusal]
 
 
 class Asked:
@@ -150,14 +152,26 @@ class Machine:
 
     def _take(self, snapshot: Snapshot) -> None:
         self.config = snapshot.config
-        self._terms = terms_of(snapshot)
+        self._snapshot = snapshot
         self._until = time.monotonic() + _FRESH_SECONDS
 
     def terms(self) -> Terms:
-        """What choices are made from, at most a few seconds old."""
+        """What choices are made from, but for what the driver tells of use."""
         if time.monotonic() > self._until:
             self._take(obtain(self._places, self._key))
-        return self._terms
+        # Without leases nothing is put into quarantine here, which is for the lock's holder.
+        return self._terms((), None)
+
+    def _terms(self, leases: Sequence[Lease], reading: Reading | None) -> Terms:
+        terms = terms_of(self._snapshot)
+        fill_in(terms, self._places, self.config, leases, reading)
+        return terms
+
+    def booker(self, ticket: Ticket, keep: float) -> Booker:
+        """What books for a ticket, by what the driver says just now."""
+        wish = terms_of(self._snapshot).wish(ticket.request)
+        reading = reading_for(self._places, self.config, self._snapshot.inventory, wish)
+        return turn.booking(self._places, ticket, lambda leases: self._terms(leases, reading), keep)
 
     def check_possible(self, request: Request) -> None:
         """Raises GpushimError for what this machine can't meet even if nobody has anything."""
@@ -169,7 +183,7 @@ class Machine:
             self._check(request)
 
     def _check(self, request: Request) -> None:
-        terms = self._terms
+        terms = self.terms()
         found = choose_in_turn(terms.wish(request), (), (), terms, lambda lease: False)
         if isinstance(found, Refusal) and found.never:
             raise Unavailable(found.sentence(time.time()), found.hint())
@@ -192,7 +206,7 @@ def wait(places: Places, machine: Machine, asked: Asked, keep: float) -> tuple[T
                     places,
                     ticket,
                     machine.terms,
-                    turn.booking(places, ticket, machine.terms, keep),
+                    lambda: machine.booker(ticket, keep),
                     progress.tell,
                     asked.seconds,
                 )
@@ -224,64 +238,3 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in former.items():
             signal.signal(number, handler)
-
-
-class Progress:
-    """One line on a terminal, which changes; in a file a line for each change of place."""
-
-    def __init__(self, ticket: Ticket) -> None:
-        self._ticket = ticket
-        self._is_terminal = sys.stderr.isatty()
-        self._told = 0.0
-        self._place = ""
-
-    def tell(self, seen: Seen) -> None:
-        now = time.monotonic()
-        if now - self._told < _TELL_SECONDS:
-            return
-        self._told = now
-        place = place_words(seen)
-        if self._is_terminal:
-            waited = age(time.time() - self._ticket.since)
-            line = f"{waited}: {place}. {seen.refusal.sentence(time.time())}"
-            width = shutil.get_terminal_size().columns - 1
-            sys.stderr.write(f"\r\033[K{line if len(line) <= width else line[: width - 1] + '…'}")
-            sys.stderr.flush()
-        elif place != self._place:
-            warn(f"{place}. {seen.refusal.sentence(time.time())}")
-        self._place = place
-
-    def end(self) -> None:
-        if self._is_terminal and self._place:
-            sys.stderr.write("\r\033[K")
-            sys.stderr.flush()
-
-
-def place_words(seen: Seen) -> str:
-    """Where in the line a ticket is, and behind whom that waits for the same."""
-    before = rivals(seen.ticket, seen.tickets, seen.terms)
-    if not before:
-        return f"Ticket {seen.ticket.id} is the first in line"
-    last = before[-1]
-    wanted = wanted_words(seen.terms.wish(last.request))
-    return (
-        f"Ticket {seen.ticket.id} is number {len(before) + 1} in line, behind {last.id} of "
-        f"{user_name(last.owner)} ({wanted}, for {age(time.time() - last.since)})"
-    )
-
-
-def wanted_words(wish: Wish) -> str:
-    """What is waited for: "2 GPUs with 20 GiB each", "GPUs 0,1"."""
-    if wish.every():
-        return f"all {described(wish)}"
-    names = f" {','.join(wish.request.devices)}" if wish.count is None else ""
-    return described(wish) + names
-
-
-def names_of(found: Choice) -> str:
-    """The devices that were got: "GPUs 0 and 3 (NVIDIA A100-SXM4-80GB)"."""
-    names = [name_of((gpu, mig)) for gpu, mig, _ in found.bookings]
-    models = {gpu.model for gpu, _, _ in found.bookings}
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    kind = "MIG device" if any(mig for _, mig, _ in found.bookings) else "GPU"
-    return f"{kind}{'s' if len(names) > 1 else ''} {listed} ({', '.join(sorted(models))})"

@@ -19,7 +19,7 @@ from gpushim.allocate.ticketfiles import READY, WAITING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from gpushim.allocate.book import Book
     from gpushim.allocate.queue import Terms
@@ -72,15 +72,16 @@ def look(places: Places, ticket: Ticket, tickets: list[Ticket], terms: Terms) ->
 
 
 def booking(
-    places: Places, ticket: Ticket, terms: Callable[[], Terms], seconds: float
+    places: Places, ticket: Ticket, terms: Callable[[Sequence[Lease]], Terms], seconds: float
 ) -> Callable[[Book, list[Ticket]], Choice | Refusal]:
     """What books for a ticket in its turn: (book, tickets before it) -> what it got.
 
-    seconds: for how long its devices are kept for it though its client has ended.
+    terms: what the choice is made from, by all leases; seconds: for how long its devices are kept
+    for it though its client has ended.
     """
 
     def book_it(book: Book, tickets: list[Ticket]) -> Choice | Refusal:
-        now = terms()
+        now = terms(book.leases)
         wish = now.wish(ticket.request)
         found = choose_in_turn(wish, tickets, list(book.leases), now, book.alive)
         if isinstance(found, Choice):

@@ -64,15 +64,16 @@ def wait_for_turn(
     places: Places,
     ticket: Ticket,
     terms: Callable[[], Terms],
-    book_it: Callable[[Book, list[Ticket]], Got | Refusal],
+    ready: Callable[[], Callable[[Book, list[Ticket]], Got | Refusal]],
     tell: Callable[[Seen], None],
     seconds: float | None = None,
     parent: int = 0,
 ) -> Got:
-    """What `book_it` got, in the ticket's turn; the ticket is in line no more then.
+    """What was booked in the ticket's turn; the ticket is in line no more then.
 
-    terms: what choices are made from, as things are at each call; book_it: called with the open
-    book and the tickets before this one; tell: called after each look without success; seconds: how
+    terms: what choices are made from, as things are at each call; ready: called when it seems to be
+    its turn, it may take its time and returns what books, given the open book and the tickets
+    before this one; tell: called after each look without success; seconds: how
     long to wait; parent: pid of the process without which there is nothing to wait for. Raises
     Cancelled, NotInTime, and what a refusal says that no waiting ends; the ticket is left to the
     caller then.
@@ -87,6 +88,7 @@ def wait_for_turn(
         tickets = turn.before(places, ticket)
         found = turn.look(places, ticket, tickets, now)
         if not isinstance(found, Refusal):
+            book_it = ready()
             with open_book(places) as book:
                 _check_in_line(places, ticket)
                 got = book_it(book, turn.before(places, ticket))
@@ -151,18 +153,19 @@ def wait_in_create(
     client: tuple[int, int],
     container: tuple[str, str, str],
     terms: Callable[[], Terms],
-    book_it: Callable[[Book, list[Ticket]], Got | Refusal],
+    ready: Callable[[], Callable[[Book, list[Ticket]], Got | Refusal]],
     seconds: float,
     priority: int,
 ) -> Got:
-    """Waits while a container is created, and returns what `book_it` got for it.
+    """Waits while a container is created, and returns what was booked for it.
 
-    client: pid and start time of this process; container: id, state root and name; seconds: how
-    long, within allocate.wait-cap. Raises GpushimError if it got nothing: nothing is left behind.
+    terms, ready: as `wait_for_turn` has them; client: pid and start time of this process;
+    container: id, state root and name; seconds: how long, within allocate.wait-cap. Raises
+    GpushimError if it got nothing: nothing is left behind.
     """
     ticket = turn.take(places, request, priority, client, container)
     try:
-        return wait_for_turn(places, ticket, terms, book_it, _say_nothing, seconds, posix.getppid())
+        return wait_for_turn(places, ticket, terms, ready, _say_nothing, seconds, posix.getppid())
     except NotInTime as error:
         # The engine gets the exit status of the low-level runtime's own failures.
         raise GpushimError(error.sentence, error.hint) from None

@@ -141,7 +141,7 @@ def _choose(
     container, if somebody has looked.
     """
     places, config = asker.call.places, snapshot.config
-    if tickets is None and _names(places.queue):
+    if tickets is None and any(name.endswith(".waiting") for name in _names(places.queue)):
         from gpushim.allocate.queue import ahead
         from gpushim.allocate.ticketfiles import waiting
 

@@ -153,7 +153,7 @@ def test_what_nvml_did_not_tell_fits_only_who_does_not_ask() -> None:
     assert box.names(wish("1", memory="8g")) == "3"
     assert box.names(wish("1", memory="50%")) == "3"
     assert box.names(wish("1", compute_capability=">=1.0")) == "3"
-    assert box.names(wish("1", mode="shared")) == "3"
+    assert box.names(wish("1", mode="shared", placement="pack")) == "3"
     assert box.names(wish("4", mode="shared")) == "0,1,2,3"
 
 
@@ -246,7 +246,13 @@ def test_shares_of_compute_end_at_a_hundred_percent() -> None:
     assert box.names(wish("1", compute="41%"), leases) == "1"
     assert box.names(wish("1", compute="71%"), leases) == "2"
     assert box.names(wish("3", compute="70%"), leases) == "1,2,3"
-    assert box.names(wish("1", mode="shared"), leases) == "0"
+    assert box.names(wish("1", mode="shared", placement="pack"), leases) == "0"
+
+
+def test_who_does_not_say_how_much_he_needs_is_put_where_most_is_left() -> None:
+    box = machine("a100_pcie4")
+    leases = [box.lease("a", "0", SHARED, compute=60), box.lease("b", "1", SHARED, compute=30)]
+    assert box.names(wish("1", mode="shared"), leases) == "2"
 
 
 def test_pack_fills_spread_levels() -> None:

@@ -9,10 +9,9 @@ import posix
 
 from gpushim.host.devicenodes import uvm_warning
 from gpushim.host.model import capability_key
-from gpushim.inject.container import find_obstacles
 from gpushim.inject.environment import container_environment
 from gpushim.inject.gpus import VENDOR_HOOKS, device_edits, driver_edits, mig_warnings, params_hook
-from gpushim.inject.loadercache import CACHE, Target, make_visible
+from gpushim.inject.loadercache import CACHE, CONF_DIRECTORY, DROP_IN, Target, make_visible
 from gpushim.limits.wanted import wanted
 from gpushim.oci.edits import Edits
 from gpushim.oci.rootentry import RootFsError
@@ -61,6 +60,24 @@ def edits_for(
     facts: NodeFacts,
 ) -> tuple[Edits, str]:
     """All that is to change, and the directories that LD_LIBRARY_PATH has to name ("" if none)."""
+    with RootFs(container.root) as root:
+        container.look_into(root)
+        try:
+            return _edits_for(call, asked, container, snapshot, request, grant, facts, root)
+        finally:
+            container.look_away()
+
+
+def _edits_for(
+    call: Call,
+    asked: Asked,
+    container: Container,
+    snapshot: Snapshot,
+    request: Request,
+    grant: Grant,
+    facts: NodeFacts,
+    root: RootFs,
+) -> tuple[Edits, str]:
     config = snapshot.config
     edits = Edits()
     edits.bind_devices = container.user_namespace
@@ -86,13 +103,14 @@ def edits_for(
             call.places.driver_trees,
             drawing,
         )
+        container.look_into(root)  # since fewer mounts are in the way
     call.log.warnings += _warnings(container, snapshot, grant, facts)
     if not request.mig_config:  # who partitions GPUs needs them as they are
         call.log.warnings += mig_warnings(grant.gpus)
     strict = config.text("request.cuda-visible-devices") == "strict"
     # What is refused here is so before the container's root is written to.
     container_environment(container.environment, grant.devices(), "", strict)
-    library_path = _driver(call, edits, container, snapshot, grant)
+    library_path = _driver(call, edits, container, snapshot, grant, root)
     environment, said = container_environment(
         container.environment, grant.devices(), library_path, strict
     )
@@ -175,7 +193,12 @@ def _warnings(
 
 
 def _driver(
-    call: Call, edits: Edits, container: Container, snapshot: Snapshot, grant: Grant
+    call: Call,
+    edits: Edits,
+    container: Container,
+    snapshot: Snapshot,
+    grant: Grant,
+    root: RootFs,
 ) -> str:
     """Adds the driver's files and makes them visible; what LD_LIBRARY_PATH has to name."""
     config, inventory, log = snapshot.config, snapshot.inventory, call.log
@@ -183,27 +206,31 @@ def _driver(
     sockets = [(host, inside) for host, inside in inventory.sockets if _is_there(host)]
     has_nvidia_smi = _is_there(tree.path + "/bin/nvidia-smi")
     params_hook(edits, container, inventory, call.places.params, config.flag("inject.params-hook"))
-    with RootFs(container.root) as root:
-        container.obstacles = find_obstacles(root)
-        compat = _compat(root, container, inventory.driver_version, grant)
-        place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
-        host_root = is_host_root(root)
-        if config.text("inject.layout") == "files" and not host_root:
-            from gpushim.inject.filelayout import file_layout
+    container.find_obstacles()
+    compat = _compat(root, container, inventory.driver_version, grant)
+    place = driver_edits(edits, container, grant, inventory, tree, sockets, has_nvidia_smi)
+    host_root = is_host_root(root)
+    if config.text("inject.layout") == "files" and not host_root:
+        from gpushim.inject.filelayout import file_layout
 
-            used = compat.directory if compat and compat.libraries else ""
-            outcome = file_layout(root, container, tree, posix.uname().machine, edits, used)
-            note(call, [compat.said] if compat else [])
-            log.warnings += [compat.warning] if compat and compat.warning else []
-        else:
-            target = Target(tree, place, posix.uname().machine, compat)
-            may_write = (
-                config.text("inject.rootfs-write") == "private"
-                and not container.readonly
-                and private(root, call.invocation.container_id)
+        used = compat.directory if compat and compat.libraries else ""
+        outcome = file_layout(root, container, tree, posix.uname().machine, edits, used)
+        note(call, [compat.said] if compat else [])
+        log.warnings += [compat.warning] if compat and compat.warning else []
+    else:
+        target = Target(tree, place, posix.uname().machine, compat)
+        may_write = (
+            config.text("inject.rootfs-write") == "private"
+            and not container.readonly
+            and private(root, call.invocation.container_id)
+        )
+        over = container.mounted_over(CACHE)
+        outcome = make_visible(root, target, may_write, host_root, call.places, over)
+        if may_write and not over and container.mounted_over(CONF_DIRECTORY):
+            outcome.notes.append(
+                f"{DROP_IN} is hidden by what is mounted over {CONF_DIRECTORY}: ldconfig in the "
+                "container will drop the driver's libraries."
             )
-            over = container.mounted_over(CACHE)
-            outcome = make_visible(root, target, may_write, host_root, call.places, over)
     edits.mounts += outcome.mounts
     log.warnings += outcome.warnings
     note(call, outcome.written + outcome.notes)

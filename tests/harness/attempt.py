@@ -34,11 +34,12 @@ def refusal(machine: Machine, runtime: Runtime, bundle: Bundle) -> str:
     log = runtime.directory / "log.json"
     log.unlink(missing_ok=True)
     before = traces(machine, bundle)
+    others = runtime.call("list", "-q").stdout
     options = ["--log", str(log), "--log-format", "json"]
     result = runtime.create(bundle, options=options)
     assert result.status == 1, result
     assert traces(machine, bundle) == before
-    assert runtime.call("list", "-q").stdout == ""
+    assert runtime.call("list", "-q").stdout == others
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     assert len(lines) == 1, lines
     line: Mapping[str, str] = lines[0]

@@ -91,6 +91,9 @@ exit status: 0, or 1 if the configuration is wrong or names no usable low-level 
 }
 
 
+_EXIT_STATUS = "exit status: 0 or, with a sentence on standard error, 1"
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="gpushimctl",
@@ -112,7 +115,7 @@ def parser() -> argparse.ArgumentParser:
             name,
             help=text,
             description=text + ".",
-            epilog=EPILOGS.get(name, "exit status: 0 or, with a sentence on standard error, 1"),
+            epilog=EPILOGS.get(name) or getattr(module, "EPILOG", _EXIT_STATUS),
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )

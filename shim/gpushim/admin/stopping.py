@@ -23,7 +23,7 @@ ENDED, KILLED, LIVES = "ended", "killed", "lives"
 
 _POLL_SECONDS = 0.1
 # A killed container is gone at once, unless a process of it hangs in a driver.
-_KILL_SECONDS = 10.0
+_INIT_SECONDS, _KILL_SECONDS = 2.0, 10.0
 _CALL_SECONDS = 30.0
 _MOST_AT_ONCE = 32
 
@@ -47,10 +47,10 @@ def _stop(lease: Lease, grace: float) -> str:
             return ENDED if time.monotonic() - began < grace else KILLED
     elif _by_runtime(lease, "TERM") and _is_gone(lease, grace):
         return ENDED
-    for words in (("KILL",), ("KILL", "--all")):
-        # The second for a container that shares its PID namespace, whose others outlive its init.
-        _by_runtime(lease, *words)
-        if _is_gone(lease, _KILL_SECONDS / 2):
+    # The second for a container that shares its PID namespace, whose others outlive its init.
+    for words, patience in ((("KILL",), _INIT_SECONDS), (("KILL", "--all"), _KILL_SECONDS)):
+        was_done = _by_runtime(lease, *words)
+        if _is_gone(lease, patience if was_done else 0.0):
             return KILLED
     return LIVES
 

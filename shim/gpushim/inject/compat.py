@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posix
 
-from gpushim.errors import harmless
+from gpushim.errors import harmless, why
 from gpushim.inject.compatnote import supported_branches
 from gpushim.inject.container import TREE_PLACES
 from gpushim.inject.environment import LIBRARY_PATH
@@ -41,6 +41,12 @@ _BRANDS = frozenset(
 _CONSUMER = ("geforce", "titan")
 # The oldest long-term branch that packages without a list of drivers were made for.
 _OLDEST_BRANCH = 450
+
+
+# elf(5): the size of a 64-bit header, ET_DYN, and EM_X86_64 and EM_AARCH64, little-endian.
+_HEADER = 64
+_SHARED_OBJECT = b"\3\0"
+_MACHINES = {"x86_64": b"\x3e\0", "aarch64": b"\xb7\0"}
 
 
 class Compat:
@@ -171,25 +177,50 @@ def _is_unversioned(name: str) -> bool:
 
 
 def _unfit(root: RootFs, found: Compat, driver_version: str) -> str:
-    """Why the library itself is not to be used, by what it says of the drivers it works with."""
-    path = f"{found.directory}/{_LIBCUDA}{found.version}"
+    """Why the library itself is not to be used, by what it is and says of drivers, as a clause."""
     try:
-        descriptor = root.open_regular(path)
+        supported = _examine(root, f"{found.directory}/{_LIBCUDA}{found.version}")
+        # The loader opens it by its soname, which may be a copy in the place of a link.
+        loaded = "/" + "/".join(root.resolve_in_root(f"{found.directory}/{_LIBCUDA}1"))
+        _examine(root, loaded)
     except RootFsError as error:
         return error.sentence.rstrip(".")
-    if descriptor is None:
-        return "it went away"
-    try:
-        branches = supported_branches(descriptor)
-    finally:
-        posix.close(descriptor)
     host = branch(driver_version)
-    if branches and host not in branches:
-        listed = ", ".join(map(str, branches[:20]))
+    if supported and host not in supported:
+        listed = ", ".join(map(str, supported[:20]))
         return f"it works with drivers of the branches {listed}, and not with {driver_version}"
     if host < _OLDEST_BRANCH:
         return f"the driver {driver_version} is older than any that it works with"
     return ""
+
+
+def _examine(root: RootFs, path: str) -> list[int]:
+    """The driver branches in a library's note, if any. RootFsError if no loader would take it."""
+    descriptor = root.open_regular(path)
+    if descriptor is None:
+        raise RootFsError(path, "it does not exist")
+    try:
+        machine = posix.uname().machine
+        if not is_library(posix.pread(descriptor, _HEADER, 0), machine):
+            raise RootFsError(path, f"it is no 64-bit shared object for {machine}")
+        return supported_branches(descriptor)
+    except OSError as error:
+        raise RootFsError(path, why(error), error.errno or 0) from None
+    finally:
+        posix.close(descriptor)
+
+
+def is_library(header: bytes, machine: str) -> bool:
+    """Whether a file that begins so is a shared object for 64-bit programs of this machine.
+
+    As elf(5) has it: e_ident, e_type and e_machine; machine: as uname -m.
+    """
+    return (
+        len(header) == _HEADER
+        and header[:6] == b"\x7fELF\x02\x01"
+        and header[16:18] == _SHARED_OBJECT
+        and header[18:20] == _MACHINES.get(machine)
+    )
 
 
 def _library_path(container: Container) -> list[str]:

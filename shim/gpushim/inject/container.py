@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import posix
 
+from gpushim.inject.landing import Landing
 from gpushim.oci.edits import HOOK_STAGES
-from gpushim.oci.rootentry import RootFsError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from gpushim.oci.bundle import Bundle
     from gpushim.oci.rootfs import RootFs
 
@@ -18,6 +20,10 @@ TREE_PLACES = ("/usr/local/nvidia", "/opt/gpushim/nvidia", "/gpushim/nvidia")
 NVIDIA_SMI = "/usr/bin/nvidia-smi"
 # Of all GPUs' nodes, whatever the driver's version (Linux, Documentation/admin-guide/devices.txt).
 _GPU_MAJOR = 195
+# What every engine mounts: kernel file systems, and these files of its own.
+_KERNELS = ("proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2")
+_OF_KERNELS = ("/proc", "/sys", "/dev")
+_ENGINES = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
 
 
 class Container:
@@ -28,9 +34,13 @@ class Container:
     user_namespace: whether it has one of its own; privileged: whether it may use every device;
     hooks: base names of its hooks' programs; every_gpu: whether its own device rules allow all
     GPUs; obstacles: see `find_obstacles`.
+
+    Between `look_into` and `look_away` links of the image count in what is said of mounts: a path
+    that leads into a volume by way of a link lies in the volume.
     """
 
     __slots__ = (
+        "_landing",
         "environment",
         "every_gpu",
         "hooks",
@@ -62,28 +72,83 @@ class Container:
         self.hooks = hooks
         self.every_gpu = every_gpu
         self.obstacles: list[str] = []
+        self._landing: Landing | None = None
 
     @property
     def mounts_proc(self) -> bool:
         return self.mounts.get("/proc") == "proc"
 
+    @property
+    def has_volumes(self) -> bool:
+        """Whether anything is mounted besides what engines mount into every container."""
+        return len(self._usual()) < len(self.mounts)
+
+    def _usual(self) -> list[str]:
+        return [
+            path
+            for path, kind in self.mounts.items()
+            if path in _ENGINES or (kind in _KERNELS and path.startswith(_OF_KERNELS))
+        ]
+
+    def look_into(self, root: RootFs) -> None:
+        """Opens the image's directories as far as they are asked about; `root` stays open.
+
+        Called again after `mounts` was changed.
+        """
+        self.look_away()
+        self._landing = Landing(root)
+        usual = self._usual()
+        if len(usual) < len(self.mounts):
+            self._landing.mount(self.mounts, usual)
+
+    def look_away(self) -> None:
+        if self._landing is not None:
+            self._landing.close()
+            self._landing = None
+
+    def landing(self, path: str) -> str:
+        """Where `path` leads through links of the image, unless nothing is mounted there anyway."""
+        landing = self._landing
+        return landing.of(path) if landing is not None and landing.mounts else path
+
+    def find_obstacles(self) -> None:
+        """Where the image has something that nothing of ours can be mounted on.
+
+        That is a file or a link in the place of the driver tree, which is a directory, and a
+        directory in the place of nvidia-smi. The image must have been looked into.
+        """
+        landing = self._landing
+        assert landing is not None
+        self.obstacles = []
+        for place in TREE_PLACES:
+            above, _, name = place.rpartition("/")
+            if not isinstance(landing.look(landing.of(above).rstrip("/"), name), str):
+                break
+            self.obstacles.append(place)
+        above, _, name = landing.of(NVIDIA_SMI).rpartition("/")
+        if isinstance(landing.look(above, name), int):
+            self.obstacles.append(NVIDIA_SMI)
+
     def tree_place(self) -> str:
         """Where the driver tree goes: where no mount of the user's is hidden or written to."""
+        mounts = self._landed()
         for place in TREE_PLACES:
             if place in self.obstacles:
                 continue
-            if not self.covered(place) and not any(
-                path.startswith(place) and path[len(place) :][:1] in ("", "/")
-                for path in self.mounts
+            here = self.landing(place)
+            if not _in_volume(mounts, here) and not any(
+                path.startswith(here) and path[len(here) :][:1] in ("", "/") for path in mounts
             ):
                 return place
         return TREE_PLACES[-1]
 
     def mounted_over(self, path: str) -> str:
         """The type of the mount of the user's that `path` lies in or is; "" if there is none."""
+        mounts = self._landed()
+        path = self.landing(path)
         while path not in ("", "/"):
-            if path in self.mounts:
-                return self.mounts[path]
+            if path in mounts:
+                return mounts[path]
             path = path.rpartition("/")[0]
         return ""
 
@@ -92,11 +157,19 @@ class Container:
 
         A tmpfs does not count: what is made in it is the container's own.
         """
-        while path not in ("", "/"):
-            if self.mounts.get(path, "tmpfs") != "tmpfs":
-                return True
-            path = path.rpartition("/")[0]
-        return False
+        return _in_volume(self._landed(), self.landing(path))
+
+    def _landed(self) -> Mapping[str, str]:
+        landing = self._landing
+        return landing.mounts if landing is not None and landing.mounts else self.mounts
+
+
+def _in_volume(mounts: Mapping[str, str], path: str) -> bool:
+    while path not in ("", "/"):
+        if mounts.get(path, "tmpfs") != "tmpfs":
+            return True
+        path = path.rpartition("/")[0]
+    return False
 
 
 def describe(bundle: Bundle, environment: list[str]) -> Container:
@@ -126,25 +199,6 @@ def describe(bundle: Bundle, environment: list[str]) -> Container:
             if isinstance(hook, dict)
         ],
     )
-
-
-def find_obstacles(root: RootFs) -> list[str]:
-    """Where the image has something that nothing of ours can be mounted on.
-
-    That is a file or a link in the place of the driver tree, which is a directory, and a directory
-    in the place of nvidia-smi. What lies behind links is resolved by the low-level runtime.
-    """
-    found = []
-    try:
-        for place in TREE_PLACES:
-            if root.is_directory(place) or not root.exists(place):
-                break
-            found.append(place)
-        if root.is_directory(NVIDIA_SMI):
-            found.append(NVIDIA_SMI)
-    except RootFsError:
-        pass
-    return found
 
 
 def _has_user_namespace(bundle: Bundle) -> bool:

@@ -58,7 +58,10 @@ def file_layout(
         if reason:
             result.warnings.append(f"The driver's libraries can't be loaded as usual: {reason}.")
         where, found = library_directory(root, machine, bool(reason))
-        if not found and not reason:
+        beside = where
+        if container.covered(where):
+            where = _elsewhere(container, where, "lib64", result)
+        elif not found and not reason:
             result.library_path.append(where)
             result.notes.append(
                 f"The image has no C library in a directory known to gpushim; the driver's are "
@@ -70,8 +73,10 @@ def file_layout(
         _over_copies(placed, tree.path + "/lib64", where, names, compat, machine)
         names32 = listing(tree.path + "/lib")
         if names32:
-            where32, found32 = library_directory_32(root, machine, where)
-            if not found and not found32:
+            where32, found32 = library_directory_32(root, machine, beside)
+            if container.covered(where32):
+                where32 = _elsewhere(container, where32, "lib", result)
+            elif not found and not found32:
                 result.library_path.append(where32)
             placed.add(tree.path + "/lib", where32, names32)
         placed.add(tree.path + "/bin", PROGRAMS, listing(tree.path + "/bin"))
@@ -80,6 +85,20 @@ def file_layout(
     if compat:
         result.library_path.insert(0, compat)
     return result
+
+
+def _elsewhere(container: Container, where: str, part: str, result: LoaderCacheResult) -> str:
+    """Another directory for libraries whose own lies in a volume, which is to stay as it is.
+
+    Mount points that are missing would be made in there, and so on the host.
+    """
+    place = f"{container.tree_place()}/{part}"
+    result.library_path.append(place)
+    result.warnings.append(
+        f"The driver's libraries are in {place} and found through LD_LIBRARY_PATH only, because "
+        f"{where}, where the image's loader looks, lies in a volume."
+    )
+    return place
 
 
 def plain_mounts(tree: DriverTree, lib64: str, lib: str, taken: set[str]) -> list[Mount]:
@@ -135,26 +154,28 @@ def _take_out(edits: Edits, tree: DriverTree) -> set[str]:
 class _Placed:
     """The mounts made so far.
 
-    taken: destinations that have one already; users: what the user's mounts cover, without links.
+    taken: destinations that have one already; in_volumes: whether the user's mounts may be in the
+    way at all, which are not those that engines make.
     """
 
-    __slots__ = ("result", "root", "taken", "users")
+    __slots__ = ("container", "in_volumes", "result", "root", "taken")
 
     def __init__(
         self, root: RootFs, container: Container, taken: set[str], result: LoaderCacheResult
     ) -> None:
         self.root = root
+        self.container = container
         self.taken = taken
         self.result = result
-        # The mounts of proc, /dev and the like are not where a driver's files go.
-        self.users = {
-            resolved(root, path)
-            for path, kind in container.mounts.items()
-            if kind != "tmpfs" and path.startswith(("/usr", "/lib", "/bin"))
-        }
+        self.in_volumes = container.has_volumes
 
     def add(self, source: str, destination: str, names: list[str]) -> None:
         """Mounts each of `names` from one directory into another."""
+        if self.in_volumes and names and self.container.covered(destination):
+            self.result.warnings.append(
+                f"The driver's files for {destination} are left out: it lies in a volume."
+            )
+            return
         present: dict[str, set[str]] = {}
         for name in names:
             path = f"{destination}/{name}"
@@ -163,25 +184,19 @@ class _Placed:
                 present[directory] = set(names_in(self.root, resolved(self.root, directory)))
             self.one(f"{source}/{name}", path, last in present[directory])
 
-    def one(self, source: str, path: str, is_there: bool) -> None:
-        """Mounts one file; is_there: whether the image has something in its place."""
-        if path in self.taken or self._covered(path):
-            return
+    def one(self, source: str, path: str, is_there: bool) -> bool:
+        """Mounts one file, unless something is in the way; is_there: whether the image has one."""
+        if path in self.taken or (self.in_volumes and self.container.covered(path)):
+            return False
         if is_there and self.root.is_directory(resolved(self.root, path)):
             # Docker leaves such directories where it was told to mount a file that was missing.
             self.result.warnings.append(
                 f"{path} of the driver is left out: the image has a folder there."
             )
-            return
+            return False
         self.taken.add(path)
         self.result.mounts.append(Mount(source, path, list(FILE_OPTIONS)))
-
-    def _covered(self, path: str) -> bool:
-        while self.users and path not in ("", "/"):
-            if path in self.users:
-                return True
-            path = path.rpartition("/")[0]
-        return False
+        return True
 
 
 def _over_copies(
@@ -204,8 +219,8 @@ def _over_copies(
             continue
         if (spared and path.startswith(spared)) or not root.exists(path):
             continue
-        placed.one(f"{source}/{name}", path, True)
-        placed.result.notes.append(f"{copy} of the image is covered by the driver's {name}.")
+        if placed.one(f"{source}/{name}", path, True):
+            placed.result.notes.append(f"{copy} of the image is covered by the driver's {name}.")
 
 
 def _searched_first(root: RootFs, where: str) -> list[str]:

@@ -102,8 +102,8 @@ def driver_edits(
 
     sockets: (host path, container path) of the IPC sockets that exist; has_nvidia_smi: whether the
     tree does (Debian has it in a package of its own). What a user mounts at the same place stays
-    the user's. Raises GpushimError for a driver that lacks what the grant is
-    nothing without.
+    the user's, and so does what a link of the image leads to in there. Raises GpushimError for a
+    driver that lacks what the grant is nothing without.
     """
     for capability, library in ESSENTIAL_LIBRARIES.items():
         if capability in grant.capabilities and library not in tree.libraries:

@@ -18,6 +18,7 @@ from gpushim.inject.container import describe
 from gpushim.inject.filelayout import mounts_over_copies
 from gpushim.inject.librarydirectory import library_directory
 from gpushim.inject.loadercache import CACHE, Target, make_visible
+from gpushim.inject.scratch import Scratch
 from gpushim.oci.bundle import load
 from gpushim.oci.files import make_directories, read_small, write_whole
 from gpushim.oci.jsontext import loads
@@ -37,7 +38,6 @@ BY_PATH = "/dev/dri/by-path"
 
 # A user namespace may not drop flags that the source's mount has; /run commonly has all of these.
 _OPTIONS = "ro,nosuid,nodev,noexec"
-_SCRATCH = "/dev/.gpushim"
 _SECONDS = 30.0
 _LARGEST_PARAMS = 64 << 10
 _OVERLAYS = (b"overlay", b"fuse.fuse-overlayfs")
@@ -55,15 +55,19 @@ def run(state: str, options: Options) -> list[str]:
         return []  # gpushim is the runtime, too, and has done all this for what it granted
     container = describe(bundle, [])
     said: list[str] = []
+    if not _is_name_of_a_file(container.root):
+        raise GpushimError(f"root.path of the spec in {bundle.directory} can be no folder's name.")
     with RootFs(container.root) as root:
         work = _Work(root, container, options)
         try:
+            container.look_into(root)
             said += _loader_cache(work)
             if options.params and container.mounts_proc:
                 _cover_params(work)
             if options.links:
                 _link(root, options.links)
         finally:
+            container.look_away()
             work.clean()
     return said
 
@@ -76,10 +80,26 @@ def _bundle(state: str) -> Bundle:
         found = False
     if not found:
         raise GpushimError("The low-level runtime's state on standard input names no bundle.")
+    if not _is_name_of_a_file(directory):
+        raise GpushimError(
+            "The bundle in the low-level runtime's state on standard input can be no folder's name."
+        )
     try:
         return load(directory, "config.json")
     except OSError as error:
         raise GpushimError(f"{directory}/config.json can't be read: {why(error)}.") from None
+
+
+def _is_name_of_a_file(path: str) -> bool:
+    """Whether it can be one: without NUL, and without surrogates that stand for no byte.
+
+    JSON can hold both (RFC 8259, section 8.2).
+    """
+    try:
+        path.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in path
 
 
 class _Work:
@@ -90,7 +110,7 @@ class _Work:
         self.container = container
         self.options = options
         self.places = Places(options.root)
-        self.has_scratch = False
+        self.scratch: Scratch | None = None
         if not _may_keep(self.places.loader_caches):
             self._use_scratch()
 
@@ -104,13 +124,12 @@ class _Work:
                 f"Neither {self.places.run} nor the container's /dev takes what is to be mounted.",
                 "Make the CDI spec with `gpushimctl cdi generate --no-hook`.",
             )
-        self.has_scratch = True
-        self.root.make_directory(_SCRATCH)
-        self.places.run = self.root.path + _SCRATCH
+        self.scratch = Scratch(self.root, "/dev")
+        self.places.run = self.scratch.path
 
     def clean(self) -> None:
-        if self.has_scratch:
-            _remove(self.places.run)
+        if self.scratch is not None:
+            self.scratch.remove()
 
     def bind(self, source: str, path: str) -> None:
         """Mounts a file of ours over one of the container's; the latter must be there."""
@@ -133,17 +152,6 @@ def _may_keep(directory: str) -> bool:
     except OSError:
         return False
     return posix.access(directory, posix.W_OK | posix.X_OK)
-
-
-def _remove(directory: str) -> None:
-    """Removes the scratch directory, which holds files and directories of files."""
-    for name in posix.listdir(directory):
-        path = f"{directory}/{name}"
-        try:
-            posix.unlink(path)
-        except (IsADirectoryError, PermissionError):
-            _remove(path)
-    posix.rmdir(directory)
 
 
 def _loader_cache(work: _Work) -> list[str]:

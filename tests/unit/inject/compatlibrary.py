@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 
@@ -9,6 +10,8 @@ OWNER = b"NVIDIA Corporation\0"
 SECTION = b".note.cuda.fwd_compatibility"
 DIRECTORY = "usr/local/cuda-12.8/compat"
 
+# elf(5), e_machine.
+_MACHINES = {"x86_64": 62, "aarch64": 183}
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
@@ -30,7 +33,18 @@ def elf(content: bytes | None, section: bytes = SECTION) -> bytes:
         body += content
     header = _HEADER.pack(
         b"\x7fELF\x02\x01\x01" + bytes(9),
-        *(3, 62, 1, 0, 0, _HEADER.size + len(body), 0, _HEADER.size, 0, 0),
+        *(
+            3,
+            _MACHINES[os.uname().machine],
+            1,
+            0,
+            0,
+            _HEADER.size + len(body),
+            0,
+            _HEADER.size,
+            0,
+            0,
+        ),
         *(_SECTION.size, len(sections), 1),
     )
     table = b"".join(

@@ -13,6 +13,7 @@ from gpushim.inject.compat import (
     Compat,
     branch,
     find_compat,
+    is_library,
     is_versioned,
     loadable,
     supports,
@@ -167,6 +168,73 @@ def test_links_out_of_the_image_stay_in_it(tmp_path: Path) -> None:
         "../../../../../../../.." + str(tmp_path / "outside")
     )
     assert find(tmp_path / "root") is None
+
+
+ELF = elf(None)
+MACHINE = os.uname().machine
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        bytes(1 << 16),
+        b"garbage" * 100,
+        b"#!/bin/sh\n" + b"#" * 100,
+        ELF[:63],
+        b"\x7fELF\x01" + ELF[5:],  # 32 bits
+        b"\x7fELF\x02\x02" + ELF[6:],  # big-endian
+        ELF[:16] + b"\x02\0" + ELF[18:],  # a program
+        ELF[:16] + b"\x01\0" + ELF[18:],  # an object file
+        ELF[:18] + b"\x15\0" + ELF[20:],  # another machine's
+    ],
+)
+@pytest.mark.parametrize("which", [f"libcuda.so.{NEWER}", "libcuda.so.1"])
+def test_a_library_that_no_loader_would_take(tmp_path: Path, content: bytes, which: str) -> None:
+    """The driver's own is used then: a container with none would find no GPU."""
+    place = install(tmp_path, NEWER)
+    (place / which).unlink()
+    (place / which).write_bytes(content)
+    found = find(tmp_path)
+    assert found
+    assert not found.libraries
+    assert f"not used: {PLACE}/{which} " in found.said
+    assert f"no 64-bit shared object for {MACHINE}" in found.said
+
+
+def test_a_sparse_library(tmp_path: Path) -> None:
+    library = install(tmp_path, NEWER) / f"libcuda.so.{NEWER}"
+    os.truncate(library, 0)
+    os.truncate(library, 1 << 40)
+    found = find(tmp_path)
+    assert found
+    assert not found.libraries
+
+
+def test_a_soname_that_leads_nowhere(tmp_path: Path) -> None:
+    place = install(tmp_path, NEWER)
+    (place / "libcuda.so.1").unlink()
+    (place / "libcuda.so.1").symlink_to("libcuda.so.9")
+    found = find(tmp_path)
+    assert found
+    assert not found.libraries
+    assert "libcuda.so.9 in the container's root file system can't be used" in found.said
+
+
+@pytest.mark.parametrize(
+    ("machine", "number", "fits"),
+    [
+        *(("x86_64", 62, True), ("aarch64", 183, True), ("x86_64", 183, False)),
+        *(("aarch64", 62, False), ("riscv64", 243, False)),
+    ],
+)
+def test_libraries_by_machine(machine: str, number: int, fits: bool) -> None:
+    assert is_library(ELF[:18] + bytes([number, 0]) + ELF[20:64], machine) is fits
+
+
+@given(st.binary(max_size=80))
+def test_any_header(header: bytes) -> None:
+    assert is_library(header, "x86_64") in (True, False)
 
 
 def fifo(path: Path) -> None:

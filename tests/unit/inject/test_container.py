@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpushim.inject.container import NVIDIA_SMI, TREE_PLACES, Container, describe, find_obstacles
+from gpushim.inject.container import NVIDIA_SMI, TREE_PLACES, Container, describe
 from gpushim.oci.bundle import load
 from gpushim.oci.rootfs import RootFs
 from gpushim.request.gather import gather
@@ -205,6 +206,106 @@ def test_what_an_image_has_in_the_way(
             target.symlink_to(target.name)
     found = with_mounts(tmp_path)
     with RootFs(str(root)) as opened:
-        found.obstacles = find_obstacles(opened)
-    assert found.obstacles == obstacles
+        found.look_into(opened)
+        found.find_obstacles()
+        assert found.obstacles == obstacles
+        assert found.tree_place() == TREE_PLACES[place]
+        found.look_away()
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[RootFs]:
+    (tmp_path / "rootfs").mkdir()
+    with RootFs(str(tmp_path / "rootfs")) as root:
+        yield root
+
+
+def link(root: RootFs, links: dict[str, str]) -> None:
+    """Each link at a path of the image, its directories made as needed."""
+    for path, target in links.items():
+        place = Path(root.path, path.lstrip("/"))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
+
+
+LOCAL = {"/usr/local": "/data"}
+
+
+@pytest.mark.parametrize(
+    ("links", "mounts", "place"),
+    [
+        (LOCAL, [], 0),
+        (LOCAL, [("/other", "bind")], 0),
+        (LOCAL, [("/data", "bind")], 1),
+        (LOCAL, [("/data/nvidia", "bind")], 1),
+        (LOCAL, [("/data", "tmpfs")], 0),
+        # Hidden by the driver, were it mounted there.
+        (LOCAL, [("/data/nvidia/lib64", "bind")], 1),
+        (LOCAL, [("/data/nvidia", "tmpfs")], 1),
+        (LOCAL, [("/data/nvidia2", "bind")], 0),
+        # The user's destinations lead through links, too.
+        (LOCAL, [("/usr/local", "bind")], 1),
+        (LOCAL | {"/mnt": "/data"}, [("/mnt", "bind")], 1),
+        ({"/usr": "data/usr"}, [("/data", "bind")], 1),
+        ({"/usr": "a", "/a/local": "../../../b/../c"}, [("/c", "bind")], 1),
+        (LOCAL | {"/opt": "data"}, [("/data", "bind")], 2),
+        (LOCAL, [("/data", None), ("/opt", None)], 2),
+        # A mount hides the image's links, and what is mounted first counts for the next.
+        ({"/usr/local": "/a/b", "/a/b": "/c"}, [("/a", "bind")], 1),
+        ({"/usr/local": "/a/b", "/a/b": "/c"}, [("/c", "bind")], 1),
+        ({"/usr/local": "/a/b", "/a/b": "/c"}, [("/a", "tmpfs"), ("/c", "bind")], 0),
+        ({"/a/b": "/usr/local"}, [("/a", "tmpfs"), ("/a/b", "bind")], 0),
+        ({"/a/b": "/usr/local"}, [("/a/b", "bind"), ("/a", "tmpfs")], 1),
+        # Only what engines mount everywhere.
+        ({"/usr/local": "/dev/shm"}, [("/dev", "tmpfs"), ("/dev/shm", "tmpfs")], 0),
+        ({"/usr/local": "/dev/shm"}, [("/dev", "tmpfs"), ("/dev/shm", "bind")], 1),
+    ],
+)
+def test_a_volume_behind_a_link(
+    tmp_path: Path,
+    opened: RootFs,
+    links: dict[str, str],
+    mounts: list[tuple[str, str | None]],
+    place: int,
+) -> None:
+    """Mount points are made where links lead: not in a directory of the host's."""
+    link(opened, links)
+    found = with_mounts(tmp_path, *mounts)
+    found.look_into(opened)
     assert found.tree_place() == TREE_PLACES[place]
+    found.look_away()
+
+
+def test_what_lies_in_a_volume_by_way_of_a_link(tmp_path: Path, opened: RootFs) -> None:
+    link(opened, {"/etc": "vol", "/usr/bin": "/vol/bin", "/usr/bin2/smi": "/vol/smi"})
+    found = with_mounts(tmp_path, ("/vol", "bind"), ("/scratch", "tmpfs"))
+    paths = ("/etc/OpenCL/vendors/nvidia.icd", NVIDIA_SMI, "/usr/bin2/smi", "/usr/bin2/x")
+    assert [found.covered(path) for path in paths] == [False] * 4
+    found.look_into(opened)
+    assert [found.covered(path) for path in paths] == [True, True, True, False]
+    assert found.mounted_over("/etc/ld.so.cache") == "bind"
+    assert found.mounted_over("/scratch/x") == "tmpfs"
+    found.mounts.pop("/vol")
+    found.look_into(opened)
+    assert not any(found.covered(path) for path in paths)
+    found.look_away()
+
+
+def test_an_obstacle_behind_a_link(tmp_path: Path, opened: RootFs) -> None:
+    link(opened, LOCAL | {"/data/nvidia": "elsewhere", NVIDIA_SMI: "smi", "/usr/bin/smi/x": "y"})
+    found = with_mounts(tmp_path)
+    found.look_into(opened)
+    found.find_obstacles()
+    assert found.obstacles == [TREE_PLACES[0], NVIDIA_SMI]
+    found.look_away()
+
+
+def test_which_mounts_are_volumes(tmp_path: Path) -> None:
+    usual = [
+        *(("/proc", "proc"), ("/dev", "tmpfs"), ("/dev/pts", "devpts"), ("/sys", "sysfs")),
+        *(("/sys/fs/cgroup", "cgroup"), ("/dev/mqueue", "mqueue"), ("/dev/shm", "tmpfs")),
+        *(("/etc/hosts", "bind"), ("/etc/hostname", None), ("/etc/resolv.conf", "bind")),
+    ]
+    assert not with_mounts(tmp_path, *usual).has_volumes
+    for mount in (("/data", "bind"), ("/tmp", "tmpfs"), ("/dev", "bind"), ("/x", "proc")):
+        assert with_mounts(tmp_path, *usual, mount).has_volumes

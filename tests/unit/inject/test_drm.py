@@ -14,6 +14,7 @@ from gpushim.host.model import Gpu, MigDevice
 from gpushim.inject.container import Container
 from gpushim.inject.drm import BY_PATH, can_draw, drawing, drm_edits, keep_links
 from gpushim.oci.edits import Edits
+from gpushim.oci.rootfs import RootFs
 
 from tests.fakehost import Description, FakeHost, build, preset
 
@@ -231,3 +232,31 @@ def test_the_mig_host(tmp_path: Path) -> None:
     (said,) = drm_edits(edits, container, grant, dev, sys, str(tmp_path / "by-path"))
     assert not edits.device_nodes
     assert "3g.40gb has no graphics" in said
+
+
+@pytest.mark.parametrize(
+    ("mounts", "mounted"),
+    [
+        ({"/vol": "bind"}, False),
+        ({"/dev": "bind"}, False),
+        # The image's own /dev is not seen.
+        ({"/dev": "tmpfs", "/vol": "bind"}, True),
+        ({"/dev": "tmpfs"}, True),
+        ({"/else": "bind"}, True),
+    ],
+)
+def test_links_behind_a_link_into_a_volume(
+    host: FakeHost, tmp_path: Path, mounts: dict[str, str], mounted: bool
+) -> None:
+    (tmp_path / "root/dev").mkdir(parents=True)
+    (tmp_path / "root/dev/dri").symlink_to("/vol")
+    container = Container(str(tmp_path / "root"), False, [], mounts, False, False, [])
+    edits = Edits()
+    with RootFs(container.root) as root:
+        container.look_into(root)
+        grant = Grant([gpu(host, 0)], ["graphics"])
+        dev, sys = str(host.dev_root), str(host.sys_root)
+        said = drm_edits(edits, container, grant, dev, sys, str(tmp_path / "run"))
+        container.look_away()
+    assert [mount.container_path for mount in edits.mounts] == [BY_PATH] * mounted
+    assert any("shows what is mounted there" in sentence for sentence in said) is not mounted

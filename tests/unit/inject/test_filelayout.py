@@ -56,7 +56,11 @@ def lay_out(tree: DriverTree, image: Path) -> Layout:
     ) -> LoaderCacheResult:
         container = Container(str(image), False, [], mounts or {}, False, False, [])
         with RootFs(str(image)) as root:
-            return file_layout(root, container, tree, machine, edits or Edits(), compat)
+            container.look_into(root)
+            try:
+                return file_layout(root, container, tree, machine, edits or Edits(), compat)
+            finally:
+                container.look_away()
 
     return call
 
@@ -223,6 +227,85 @@ def test_what_the_user_mounts_stays_the_users(
     every = {mount.container_path for mount in lay_out().mounts}
     left = {mount.container_path for mount in lay_out(mounts).mounts}
     assert every - left == set(hidden)
+
+
+@pytest.mark.parametrize(
+    ("links", "mounts", "hidden", "warns"),
+    [
+        ({MULTIARCH: "/opt/lib"}, {"/opt/lib": "bind"}, LIBRARIES, True),
+        ({MULTIARCH: "/opt/lib"}, {"/opt": "bind"}, LIBRARIES, True),
+        ({MULTIARCH: "/opt/lib"}, {"/opt/lib": "tmpfs"}, [], False),
+        ({MULTIARCH: "/opt/lib"}, {"/opt/lib/libcuda.so.1": "bind"}, ["libcuda.so.1"], False),
+        (
+            {MULTIARCH: "/opt/lib", "/opt/lib/vdpau": "/vol"},
+            {"/vol": "bind"},
+            ["vdpau/libvdpau_nvidia.so.550.1"],
+            False,
+        ),
+        (
+            {MULTIARCH: "/opt/lib", "/opt/lib/libcuda.so.1": "/vol/mine"},
+            {"/vol": "bind"},
+            ["libcuda.so.1"],
+            False,
+        ),
+    ],
+)
+def test_a_volume_behind_a_link(
+    image: Path,
+    lay_out: Layout,
+    links: dict[str, str],
+    mounts: dict[str, str],
+    hidden: list[str],
+    warns: bool,
+) -> None:
+    """A missing mount point would be made in the volume, on the host."""
+    put(image, "/opt/lib/libc.so.6")
+    for path, target in links.items():
+        (image / path.lstrip("/")).parent.mkdir(parents=True, exist_ok=True)
+        (image / path.lstrip("/")).symlink_to(target)
+    every = {mount.container_path for mount in lay_out().mounts}
+    result = lay_out(mounts)
+    assert every - {mount.container_path for mount in result.mounts} == {
+        f"/opt/lib/{name}" for name in hidden
+    }
+    place = "/usr/local/nvidia/lib64"
+    assert result.library_path == [place] * warns
+    moved = {m.container_path for m in result.mounts if m.container_path.startswith(place)}
+    assert moved == {f"{place}/{name}" for name in hidden if warns}
+    said = f"in {place} and found through LD_LIBRARY_PATH only, because /opt/lib,"
+    assert any(said in warning for warning in result.warnings) is warns
+
+
+def test_programs_behind_a_link(image: Path, lay_out: Layout) -> None:
+    debian(image)
+    (image / "usr/bin").symlink_to("../vol")
+    result = lay_out({"/vol": "bind"})
+    paths = [mount.container_path for mount in result.mounts]
+    assert paths
+    assert not [path for path in paths if path.startswith("/usr/bin")]
+    assert result.warnings == ["The driver's files for /usr/bin are left out: it lies in a volume."]
+
+
+def test_32_bit_libraries_behind_a_link(image: Path, lay_out: Layout) -> None:
+    debian_with_i386(image)
+    os.rename(image / "usr/lib/i386-linux-gnu", image / "vol")
+    (image / "usr/lib/i386-linux-gnu").symlink_to("/vol")
+    result = lay_out({"/vol": "bind"})
+    paths = [mount.container_path for mount in result.mounts]
+    assert not [path for path in paths if path.startswith("/vol")]
+    assert "/usr/local/nvidia/lib/libcuda.so.1" in paths
+    assert result.library_path == ["/usr/local/nvidia/lib"]
+
+
+def test_a_copy_in_a_volume_is_not_covered(image: Path, lay_out: Layout) -> None:
+    debian(image)
+    put(image, "/etc/ld.so.cache", "/opt/old/libcuda.so.1")
+    (image / "etc/ld.so.cache").write_bytes(
+        cache((X86_64, "libcuda.so.1", "/opt/old/libcuda.so.1"))
+    )
+    result = lay_out({"/opt/old": "bind"})
+    assert "/opt/old/libcuda.so.1" not in [mount.container_path for mount in result.mounts]
+    assert not result.notes
 
 
 def test_a_directory_in_the_place_of_a_file(image: Path, lay_out: Layout) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from gpushim.allocate.grant import Grant
 from gpushim.errors import GpushimError
@@ -15,6 +17,7 @@ from gpushim.inject.gpus import (
     params_hook,
 )
 from gpushim.oci.edits import Edits
+from gpushim.oci.rootfs import RootFs
 
 HOOKS = ["nvidia-container-toolkit", "logger"]
 CONTROL = ["nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"]
@@ -172,6 +175,38 @@ def test_what_the_user_mounts_stays_the_users() -> None:
     place = driver_edits(edits, container(user), grant, inventory(), TREE, [SOCKET])
     assert place == "/opt/gpushim/nvidia"
     assert mounted(edits) == {place: "/t"}
+
+
+@pytest.mark.parametrize(
+    ("link", "left_out"),
+    [
+        ("/etc", ["/etc/OpenCL/vendors/nvidia.icd"]),
+        ("/etc/OpenCL/vendors/nvidia.icd", ["/etc/OpenCL/vendors/nvidia.icd"]),
+        ("/usr/bin", ["/usr/bin/nvidia-smi"]),
+        ("/usr/bin/nvidia-smi", ["/usr/bin/nvidia-smi"]),
+        ("/run", [SOCKET[1]]),
+        ("/usr/local", ["/usr/local/nvidia"]),
+        ("/usr", ["/usr/bin/nvidia-smi", "/usr/local/nvidia"]),
+    ],
+)
+def test_what_a_link_leads_to_in_a_volume_stays_the_users(
+    tmp_path: Path, link: str, left_out: list[str]
+) -> None:
+    (tmp_path / link[1:]).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / link[1:]).symlink_to("/data/sub")
+    grant = Grant([], ["compute", "utility"])
+    found = {}
+    for volume in ("/elsewhere", "/data"):
+        edits = Edits()
+        of = container({"/proc": "proc", volume: "bind"})
+        with RootFs(str(tmp_path)) as root:
+            of.look_into(root)
+            driver_edits(edits, of, grant, inventory(), TREE, [SOCKET])
+            of.look_away()
+        found[volume] = set(mounted(edits))
+    assert found["/elsewhere"] - found["/data"] == set(left_out)
+    moved = {"/opt/gpushim/nvidia"} if "/usr/local/nvidia" in left_out else set()
+    assert found["/data"] - found["/elsewhere"] == moved
 
 
 def test_the_params_hook() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,8 @@ from gpushim.inject.hookoptions import Options, parse
 from gpushim_hooks import create_container
 from hypothesis import given
 from hypothesis import strategies as st
+
+ROOT = Path(__file__).parents[3]
 
 
 def options(**changed: Any) -> Options:
@@ -79,6 +83,9 @@ def test_nothing_else_is_raised(arguments: list[str]) -> None:
         ('{"bundle": 1}', "names no bundle"),
         ('{"bundle": "relative"}', "names no bundle"),
         ('{"bundle": "/nowhere/at/all"}', "it does not exist"),
+        (r'{"bundle": "/tmp\u0000x"}', "can be no folder's name"),
+        (r'{"bundle": "/tmp/\ud800"}', "can be no folder's name"),
+        ("[" * 200_000, "names no bundle"),
     ],
 )
 def test_a_state_that_leads_nowhere(state: str, words: str) -> None:
@@ -95,6 +102,67 @@ def test_the_program_says_one_sentence(
     assert said.out == ""
     assert said.err == "gpushim: /nowhere/at/all/config.json can't be read: it does not exist.\n"
     assert create_container.main(["--x"]) == 1
+
+
+class Unreadable(io.StringIO):
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self.error = error
+
+    def read(self, size: int | None = -1) -> str:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("stdin", "sentence"),
+    [
+        (None, "Standard input, which has the container's state, is closed."),
+        (io.StringIO(""), "The low-level runtime's state on standard input names no bundle."),
+        (
+            Unreadable(UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")),
+            "The container's state on standard input is not UTF-8.",
+        ),
+        (
+            Unreadable(IsADirectoryError(21, "Is a directory")),
+            "The container's state on standard input can't be read: it is a folder.",
+        ),
+    ],
+)
+def test_standard_input_that_gives_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    stdin: io.StringIO | None,
+    sentence: str,
+) -> None:
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert create_container.main(options().arguments()) == 1
+    assert capsys.readouterr().err == f"gpushim: {sentence}\n"
+
+
+@pytest.mark.parametrize(
+    "redirected", ["<&-", "</dev/null", ">/dev/null 0>&1", "<&- >&-", "<<< $'\\xff'"]
+)
+def test_the_process_says_one_sentence(redirected: str) -> None:
+    """Also where the interpreter finds descriptors closed."""
+    code = f"{ROOT}/shim:{ROOT}/hooks"
+    words = [sys.executable, "-m", "gpushim_hooks.create_container", *options().arguments()]
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$@" {redirected}', "bash", *words],
+        env={"PYTHONPATH": code},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("gpushim: ")
+    assert done.stderr.count("\n") == 1
+    assert "Errno" not in done.stderr
+
+
+@pytest.mark.parametrize("path", ["/r\0", "r\ud800"])
+def test_a_root_that_can_be_no_path(tmp_path: Path, path: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"root": {"path": path}}))
+    with pytest.raises(GpushimError, match=r"root\.path"):
+        run(json.dumps({"bundle": str(tmp_path)}), options())
 
 
 def test_a_root_that_is_not_there(tmp_path: Path) -> None:

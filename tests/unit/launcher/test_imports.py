@@ -50,6 +50,7 @@ CREATE = {
     "gpushim.inject.environment",
     "gpushim.inject.gpus",
     "gpushim.inject.keptcaches",
+    "gpushim.inject.landing",
     "gpushim.inject.loadercache",
     "gpushim.injection",
     "gpushim.limits",

@@ -36,6 +36,7 @@ ORDER = [
     ["limits"],
     ["inject"],
     [
+        "asker",
         "asking",
         "booking",
         "granting",

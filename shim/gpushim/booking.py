@@ -10,7 +10,6 @@ from gpushim.allocate.choose import Choice, choose
 from gpushim.allocate.grant import Unavailable
 from gpushim.allocate.lease import Lease
 from gpushim.allocate.wish import wish_of
-from gpushim.decision import state_root_of
 from gpushim.errors import GpushimError
 from gpushim.host.fingerprint import boot_id
 from gpushim.host.model import HEALTHY
@@ -24,46 +23,16 @@ if TYPE_CHECKING:
     from gpushim.allocate.refusal import Refusal
     from gpushim.allocate.ticket import Ticket
     from gpushim.allocate.wish import Wish
+    from gpushim.asker import Asker
     from gpushim.config import Config
     from gpushim.host.deviceuse import Reading
     from gpushim.host.model import Gpu, MigDevice
-    from gpushim.main import Call
-    from gpushim.oci.bundle import Bundle
     from gpushim.places import Places
-    from gpushim.request.gather import Asked
     from gpushim.request.request import Request
     from gpushim.snapshot import Snapshot
 
 _POLL_SECONDS = 0.1
 _MANY = 16  # leases
-
-
-class Asker:
-    """The container that something is booked for, as far as its lease names it."""
-
-    __slots__ = ("call", "cgroup", "engine", "labels", "name", "state_root")
-
-    def __init__(self, call: Call, bundle: Bundle, asked: Asked) -> None:
-        self.call = call
-        self.state_root = state_root_of(call)
-        cgroup = bundle.section("linux", "cgroupsPath")
-        self.cgroup = cgroup if isinstance(cgroup, str) else ""
-        self.name = asked.record.name if asked.record is not None else ""
-        self.labels = asked.record.labels if asked.record is not None else {}
-        self.engine = engine_of(call.invocation.root, asked.annotations)
-
-
-def engine_of(root: str, annotations: dict[str, str]) -> str:
-    """Which engine called, by what each leaves in a call or a spec; "" where nothing tells."""
-    if root.endswith("/moby"):
-        return "docker"
-    if annotations.get("io.container.manager") == "libpod":
-        return "podman"
-    if any(name.startswith("io.kubernetes.cri-o.") for name in annotations):
-        return "cri-o"
-    if any(name.startswith("io.kubernetes.cri.") for name in annotations):
-        return "containerd"
-    return "containerd" if "/containerd/" in root else ""
 
 
 def book(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, Lease]:

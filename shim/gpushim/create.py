@@ -10,8 +10,9 @@ import posix
 from errno import EFBIG
 
 from gpushim import decision
+from gpushim.asker import Asker
 from gpushim.asking import gather_all, understand
-from gpushim.booking import Asker, book, give_back
+from gpushim.booking import book, give_back
 from gpushim.decision import Given
 from gpushim.errors import GpushimError, why
 from gpushim.granting import decide

@@ -13,7 +13,7 @@ from gpushim.snapshot import obtain, refresh_again
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.allocate.lease import Booking, Lease
-    from gpushim.booking import Asker
+    from gpushim.asker import Asker
     from gpushim.config import Config
     from gpushim.request.request import Request
     from gpushim.snapshot import Snapshot

@@ -142,14 +142,15 @@ def test_the_runtime_is_killed_after_the_exec(here: Here, tmp_path: Path) -> Non
     os.mkfifo(fifo)
     waits = {"path": "/bin/sh", "args": ["sh", "-c", f"read x < {fifo}"]}
     bundle = here.bundle(EIGHT, args=probe(["sleep", "300"]), hooks={"createRuntime": [waits]})
+    held: list[int] = []  # closed, it would end the hook
     process = here.launch(bundle, tmp_path / "out")
-    until(lambda: _is_read(fifo))
+    until(lambda: _is_read(fifo, held))
     assert Path(f"/proc/{process.pid}/exe").resolve().name == "runc"
     assert [lease.id for lease in here.leases()] == [bundle.id]
     assert f"0 to 7 are held by {bundle.id[:12]} (exclusive, " in here.refused(ONE)
     process.kill()
     process.wait()
-    fifo.open("r+b", buffering=0).close()
+    os.close(held[0])
     here.runtime.delete(bundle.id, "--force")
     here.holds_nothing()
 
@@ -394,10 +395,10 @@ def _open_files(pid: int) -> list[str]:
     return [os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()]
 
 
-def _is_read(fifo: Path) -> bool:
-    """Whether somebody waits for what is written there."""
+def _is_read(fifo: Path, held: list[int]) -> bool:
+    """Whether somebody waits for what is written there; the end to write to is kept open then."""
     try:
-        os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        held.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
     except OSError:
         return False
     return True

@@ -10,15 +10,16 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from gpushim import config_keys
 from gpushim.admin.explain_text import tell
+from gpushim.allocate.choose import choose
 from gpushim.allocate.grant import Grant
-from gpushim.allocate.unsupported import refuse_unsupported
+from gpushim.allocate.refusal import Refusal
+from gpushim.allocate.wish import wish_of
 from gpushim.cdi.collect import plain
 from gpushim.cdi.registry import read as read_registry
 from gpushim.cdi.unresolvable import unresolvable
@@ -85,9 +86,19 @@ def recorded(labels: dict[str, str], options: dict[str, str] | None = None) -> A
 
 
 def two_with_memory() -> Request:
-    request, _ = read_request(recorded({}, {"memory": "2gb"}), configured())
+    request, _ = read_request(recorded({}, {"memory": "200gb"}), configured())
     assert request is not None
     return request
+
+
+def too_much_memory() -> GpushimError:
+    """What a machine with eight GPUs of 80 GiB says of it."""
+    gpus = [Gpu(i, f"GPU-{i}", i, f"0000:0{i}:00.0", "NVIDIA A100-SXM4-80GB") for i in range(8)]
+    for gpu in gpus:
+        gpu.memory, gpu.reserved = 80 << 30, 613 << 20
+    found = choose(wish_of(two_with_memory()), gpus, [])
+    assert isinstance(found, Refusal)
+    return found.error(0)
 
 
 def requirement() -> str:
@@ -141,7 +152,6 @@ def printed(directory: Path) -> list[str]:
     config = configured()
     misspelt, few = recorded({"gpushim.gpu": "2"}), Asked(["GPUSHIM_MEMORY=8"])
     return [
-        refusal(lambda: refuse_unsupported(two_with_memory())),
         refusal(lambda: read_request(misspelt, config)),
         refusal(lambda: read_request(few, config)),
         requirement(),
@@ -162,16 +172,15 @@ def test_explain_of_a_refused_container() -> None:
     (block,) = [text for text in blocks(REQUESTS) if "explain training" in text]
     _, container, when, *rest = block.splitlines()
     request = two_with_memory()
-    with pytest.raises(GpushimError) as raised:
-        refuse_unsupported(request)
+    error = too_much_memory()
     lines = tell(
         {
             "id": container.split()[1],
             "name": "training",
             "refused": 0,
             "request": request.to_json(),
-            "sentence": raised.value.sentence,
-            "hint": raised.value.hint,
+            "sentence": error.sentence,
+            "hint": error.hint,
         }
     )
     assert lines[0] == container
@@ -253,10 +262,10 @@ def table(heading: str) -> list[list[str]]:
 
 
 def test_the_table_of_keys() -> None:
-    """It has every key, its examples can be read, and it says what this version acts on."""
+    """It has every key, and its examples can be read."""
     rows = table("| key | examples ")
     assert tuple(row[0].strip("`") for row in rows) == keys.KEYS
-    for cell, examples, _, version in rows:
+    for cell, examples, _ in rows:
         key = cell.strip("`")
         found = re.findall(r"`([^`]+)`", examples)
         assert found, key
@@ -267,12 +276,6 @@ def test_the_table_of_keys() -> None:
             request, _ = read_request(asked, configured())
             if request is None:
                 assert (key, example) == ("gpus", "0")
-            elif version == "acts on it":
-                refuse_unsupported(request)
-            else:
-                assert version == "refuses by name"
-                said = refusal(partial(refuse_unsupported, request))
-                assert f"'{key}' is understood" in said
 
 
 def test_every_variable_is_told_of() -> None:

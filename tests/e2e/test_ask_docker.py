@@ -83,20 +83,20 @@ def test_gpus(
 
 
 def test_options_of_a_device_request(engine: PrivateDockerd, explain: Callable[[str], str]) -> None:
-    """Understood, told with their sources, and refused by name in this version."""
-    said = refused(engine, "--gpus", 'count=2,"options=memory=2gb"', name="wants-memory")
+    """They act, and are told with their sources; what can't be had is refused with a reason."""
+    said = refused(engine, "--gpus", 'count=2,"options=memory=200gb"', name="wants-memory")
     assert (
-        "gpushim: 'memory' is understood (option of the device request memory=2gb), but this "
-        "version of gpushim does not act on it yet"
+        "gpushim: 2 GPUs with 200 GiB each were asked for by device request for a count of 2 and "
+        "option of the device request memory=200gb, and of the 8 GPUs here"
     ) in said
     ids = engine.docker("ps", "-aq", "--no-trunc", "--filter=name=wants-memory", check=True)
     explained = explain("wants-memory")
     assert explained == explain(ids.stdout.strip())
     assert "Asked for: 2 GPUs, whichever (from device request for a count of 2)" in explained
-    assert "  memory: 2048 MiB of each GPU (from option of the device request memory=2gb)" in (
+    assert "  memory: 204800 MiB of each GPU (from option of the device request memory=200gb)" in (
         explained
     )
-    assert "Refused: 'memory' is understood" in explained
+    assert "Refused: 2 GPUs with 200 GiB each were asked for" in explained
     said = refused(engine, "--gpus", 'all,"options=memroy=2gb"', name="wants-memory")
     assert "option of the device request 'memroy' is not known" in said
     assert "did you mean memory?" in said
@@ -159,16 +159,16 @@ def test_options_by_the_sdk(
     engine: PrivateDockerd, client: Any, explain: Callable[[str], str]
 ) -> None:
     container = sdk_container(
-        engine, client, driver="nvidia", count=2, options={"memory": "2gb", "numa": "off"}
+        engine, client, driver="nvidia", count=2, options={"memory": "200gb", "numa": "off"}
     )
     try:
-        with pytest.raises(Exception, match="'memory', 'numa'"):
+        with pytest.raises(Exception, match="2 GPUs with 200 GiB each were asked for"):
             container.start()
         explained = explain(container.name)
     finally:
         container.remove(force=True)
     assert "Asked for: 2 GPUs, whichever" in explained
-    assert "memory: 2048 MiB of each GPU (from option of the device request memory=2gb)" in (
+    assert "memory: 204800 MiB of each GPU (from option of the device request memory=200gb)" in (
         explained
     )
     assert "numa: off (from option of the device request numa=off)" in explained
@@ -186,8 +186,9 @@ def test_labels(dgx: Machine, engine: PrivateDockerd, explain: Callable[[str], s
             *CONTROL,
             dgx.node(index),
         }
-    said = refused(engine, "--gpus=1", "--label=gpushim.mode=exclusive", name="labelled")
-    assert "'mode' is understood (label gpushim.mode=exclusive)" in said
+    said = refused(engine, "--gpus=9", "--label=gpushim.mode=exclusive", name="labelled")
+    assert "9 GPUs to itself were asked for" in said
+    assert "label gpushim.mode=exclusive, and there are only 8 GPUs" in said
     assert "mode: exclusive (from label gpushim.mode=exclusive)" in explain("labelled")
     said = refused(engine, "--gpus=1", "--label=gpushim.moed=exclusive", name="labelled")
     assert "label gpushim.moed is not known to gpushim (did you mean gpushim.mode?)" in said

@@ -25,7 +25,7 @@ SERVICES: dict[str, Service] = {
     "unsaid": reserved(),
     "ids": reserved(device_ids=["1", "3"]),
     "uuid": {},
-    "memory": reserved(count=1, options={"memory": "2gb"}),
+    "memory": reserved(count=1, options={"memory": "2tb"}),
     "misspelt": reserved(count=1, options={"memry": "2gb"}),
     "gpus-all": {"gpus": "all"},
     "gpus-two": {"gpus": [{"driver": "nvidia", "count": 2}]},
@@ -137,7 +137,7 @@ def test_who_asks_for_nothing_gets_nothing(project: Project, service: str) -> No
 @pytest.mark.parametrize(
     ("service", "option", "words"),
     [
-        ("memory", {"memory": "2gb"}, ["memory=2gb", "does not act on it yet"]),
+        ("memory", {"memory": "2tb"}, ["memory=2tb", "too small"]),
         ("misspelt", {"memry": "2gb"}, ["memry", "did you mean memory"]),
     ],
 )

@@ -49,7 +49,7 @@ def test_the_gpus_option(
 @pytest.mark.parametrize(
     ("option", "recorded", "words"),
     [
-        ('count=2,"options=memory=2gb"', {"memory": "2gb"}, ["memory=2gb", "not act on it yet"]),
+        ('count=2,"options=memory=2tb"', {"memory": "2tb"}, ["memory=2tb", "too small"]),
         ('"device=0,1","options=memry=2gb"', {"memry": "2gb"}, ["memry", "did you mean memory"]),
     ],
 )

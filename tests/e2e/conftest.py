@@ -11,6 +11,7 @@ import pytest
 from tests.conftest import cannot
 from tests.fakehost import preset
 from tests.harness import Bundle, EngineUnavailable, PrivateDockerd, Runtime, workspace
+from tests.harness.leased import Here
 from tests.harness.machine import Machine
 from tests.harness.privateroot import Root
 
@@ -58,6 +59,27 @@ def runtime_of(make_bundle: Callable[..., Bundle]) -> Iterator[Callable[[Machine
 def gpushim(dgx: Machine, runtime_of: Callable[[Machine], Runtime]) -> Runtime:
     """gpushim on the DGX A100, in place of runc."""
     return runtime_of(dgx)
+
+
+@pytest.fixture
+def make_here(
+    make_machine: Callable[..., Machine],
+    runtime_of: Callable[[Machine], Runtime],
+    make_bundle: Callable[..., Bundle],
+) -> Callable[..., Here]:
+    """Asks on a machine with this configuration: a DGX A100, or what is described."""
+
+    def make(configuration: str = "", name: str = "dgx_a100", **changes: object) -> Here:
+        described = preset(name, modify_device_files=0, **changes)
+        machine = make_machine(described, configuration)
+        return Here(machine, runtime_of(machine), make_bundle)
+
+    return make
+
+
+@pytest.fixture
+def here(make_here: Callable[..., Here]) -> Here:
+    return make_here()
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,10 @@ def test_refusals() -> None:
     ]
 
 
-def test_the_table_of_ps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_ps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "0")  # one line a row, wherever the tests run
     known = devices.Devices(gpus())
     rows = [ps.cells(ps.Row(each, LIVE, False, None), known) for each in leases()]
     print_table(ps.HEADINGS, rows, 4)

@@ -168,7 +168,8 @@ def _priority(request: Request, config: Config) -> int:
 def _reading(snapshot: Snapshot, request: Request, asker: Asker) -> Reading | None:
     """What devices are used for, where that matters; it takes its time, so the book is closed."""
     config = snapshot.config
-    if request.count is None or config.text("allocate.real-use") == "never":
+    setting = config.text("allocate.real-use")
+    if setting == "never" or (request.count is None and setting != "always"):
         return None
     from gpushim.allocate.circumstances import reading_for
 

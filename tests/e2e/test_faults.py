@@ -69,7 +69,7 @@ def test_a_full_disk_for_state(here: Attempts) -> None:
     full_tmpfs(places.run)
     assert here.others_start("void")
     text = here.refused()
-    assert places.containers in text
+    assert places.leases in text
     assert "the file system is full" in text
     assert "filler" in os.listdir(places.run)
     assert not list(Path(places.run).glob("**/*.tmp*"))
@@ -120,7 +120,7 @@ def test_read_only_state(here: Attempts) -> None:
     assert here.others_start("void")
     text = here.refused()
     assert "the file system is read-only" in text
-    assert places.containers in text
+    assert places.leases in text
     writable(places.run)
     assert here.granted()
 

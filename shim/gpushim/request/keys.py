@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+# What gpushim says in a container of how a booked amount of memory is enforced; no request.
+ENFORCEMENT = "GPUSHIM_MEMORY_ENFORCEMENT"
 VARIABLE_PREFIX = "GPUSHIM_"
 
 # Key -> what its value is, for a sentence, and how to write it, for a hint.
@@ -79,7 +81,8 @@ def from_variables(environment: Sequence[object]) -> dict[str, tuple[str, str]]:
     for entry in environment:
         if isinstance(entry, str) and entry.startswith(VARIABLE_PREFIX):
             name, equals, value = entry.partition("=")
-            if equals:
+            # One container may hand its environment on to the next, with what gpushim tells there.
+            if equals and name != ENFORCEMENT:
                 found[name] = value
     said = {}
     for name, value in found.items():

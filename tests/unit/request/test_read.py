@@ -186,6 +186,12 @@ def test_whether_others_may_have_the_same(said: dict[str, Any], expected: bool) 
     assert request.open is expected
 
 
+def test_what_gpushim_tells_a_container_is_no_request_of_the_next() -> None:
+    assert ask(["GPUSHIM_MEMORY_ENFORCEMENT=none"])[0] is None
+    request, _ = ask(["GPUSHIM_MEMORY_ENFORCEMENT=none", "GPUSHIM_GPUS=1"])
+    assert request is not None and request.keys == {}
+
+
 def test_each_key_by_itself() -> None:
     request, warnings = ask(
         environment=["GPUSHIM_MEMORY=1g", "GPUSHIM_MODE=shared", "GPUSHIM_PRIORITY=5"],

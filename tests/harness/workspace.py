@@ -48,8 +48,11 @@ def remove(path: Path) -> None:
 def _collect() -> None:
     for parent in _PARENTS:
         for path in parent.glob(f"{_PREFIX}*-*"):
-            if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.geteuid():
-                _collect_one(path)
+            try:
+                if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.geteuid():
+                    _collect_one(path)
+            except FileNotFoundError:
+                continue  # another worker removes its own at this moment
 
 
 def _collect_one(path: Path) -> None:

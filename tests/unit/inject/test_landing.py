@@ -114,7 +114,7 @@ def test_nothing_stays_open(image: Path) -> None:
 def test_any_path(
     tmp_path_factory: pytest.TempPathFactory, path: str, mounts: dict[str, str]
 ) -> None:
-    directory = tmp_path_factory.getbasetemp() / "any"
+    directory = tmp_path_factory.getbasetemp() / "landing-any"
     if not directory.exists():
         (directory / "c").mkdir(parents=True)
         (directory / "a").symlink_to("b/../c")

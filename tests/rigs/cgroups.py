@@ -40,12 +40,19 @@ class UnifiedPart:
 
     def __init__(self) -> None:
         self._path: Path | None = None
+        self._within = ""
 
     @property
     def procs(self) -> Path:
         """The file that takes the pids of processes that shall be in it."""
         assert self._path is not None
-        return self._path / "cgroup.procs"
+        return self._path / self._within / "cgroup.procs"
+
+    def use(self, within: str) -> None:
+        """Have processes be put into a group within it from now on."""
+        assert self._path is not None
+        (self._path / within).mkdir(exist_ok=True)
+        self._within = within
 
     def make(self) -> None:
         """Make the group, and collect those that killed sessions have left.

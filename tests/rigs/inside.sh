@@ -2,7 +2,8 @@
 # Turn fresh namespaces (mount, PID, IPC, UTS, network) into a rig's machine and be its first process.
 #   inside.sh ROOT WORK CGROUPS
 # ROOT is the read-only root file system, WORK a directory that is there at the same path inside, and
-# CGROUPS is "host" or "v2". It prints "ready" when all is in place, and never ends by itself.
+# CGROUPS is "host", "v2" or "systemd": the unified hierarchy with systemd as the first process. It
+# prints "ready" when all is in place, and never ends by itself.
 set -eu
 lower=$1 work=$2 cgroups=$3
 
@@ -14,10 +15,10 @@ mount -n -t overlay \
   -o "lowerdir=$lower,upperdir=$work/layers/upper,workdir=$work/layers/work" rig "$root"
 mount -n -t proc -o nosuid,nodev,noexec proc "$root/proc"
 mount -n -t sysfs -o ro,nosuid,nodev,noexec sysfs "$root/sys"
-if [ "$cgroups" = v2 ]; then
-  mount -n -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
-else
+if [ "$cgroups" = host ]; then
   mount -n --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
+else
+  mount -n -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 fi
 
 mount -n -t tmpfs -o mode=755,nosuid dev "$root/dev"
@@ -54,8 +55,24 @@ mount -n --bind "$work/shared" "$root$work/shared"
 
 hostname rig
 ip link set lo up
+if [ "$cgroups" = systemd ]; then
+  # No more than Docker needs is started, and nothing that belongs to a machine of its own.
+  units=$root/etc/systemd/system
+  mkdir -p "$units"
+  printf '[Unit]\nRequires=basic.target\nAfter=basic.target\n' >"$units/rig.target"
+  for unit in docker.service docker.socket systemd-udevd.service systemd-udev-trigger.service; do
+    rm -f "$units"/*.wants/"$unit"
+  done
+fi
 cd "$root"
 pivot_root . old
+if [ "$cgroups" = systemd ]; then
+  cd /
+  umount -n -l /old
+  echo ready
+  exec env -i container=rig PATH=/usr/sbin:/usr/bin:/sbin:/bin \
+    /lib/systemd/systemd --system --unit=rig.target --show-status=0 </dev/null >/dev/null 2>&1
+fi
 # Its children are all that lose their parent, and each is waited for.
 exec /bin/sh -c '
   cd /

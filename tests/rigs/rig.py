@@ -18,7 +18,7 @@ from tests.rigs import roots, wheels
 from tests.rigs.cgroups import UnifiedPart
 
 Completed = subprocess.CompletedProcess[str]
-Cgroups = Literal["host", "v2"]
+Cgroups = Literal["host", "v2", "systemd"]
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VENV = "/opt/gpushim"
@@ -50,7 +50,7 @@ class Rig:
         for name in ("layers", "root", "shared"):
             (self.work / name).mkdir()
         self._cgroups = cgroups
-        self._part = UnifiedPart() if cgroups == "v2" else None
+        self._part = UnifiedPart() if cgroups != "host" else None
         self._machine: subprocess.Popen[bytes] | None = None
         self._dockerd: subprocess.Popen[bytes] | None = None
         self.pid = 0
@@ -69,8 +69,36 @@ class Rig:
         self.host = build(self.shared / "host", preset("dgx_a100", modify_device_files=0))
         self.write(VENDOR_HOOK, "#!/bin/sh\nexit 0\n", 0o755)
         self.write(DAEMON, json.dumps(SETTINGS))
-        self._start_docker()
+        if self.systemd:
+            self._wait_for_systemd()
+            self._link_nodes()
+        self.start_docker()
         self._install()
+
+    @property
+    def systemd(self) -> bool:
+        """Whether systemd is the first process, and Docker a unit of it."""
+        return self._cgroups == "systemd"
+
+    def _wait_for_systemd(self) -> None:
+        # Only a group without children may have processes where controllers are on.
+        if self._part is not None:
+            self._part.use("entered")
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            done = self.run("systemctl", "is-active", "rig.target", check=False)
+            if done.stdout.strip() == "active":
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"systemd did not start: {done.stdout}{done.stderr}")
+            time.sleep(0.1)
+
+    def _link_nodes(self) -> None:
+        """What refresh does where the nodes are in /dev: runc 1.1.5 leaves rules without it out."""
+        links = self.host.dev_root / "char"
+        for link in links.iterdir():
+            self.run("mkdir", "-p", "/dev/char")
+            self.run("ln", "-s", link.resolve(), f"/dev/char/{link.name}")
 
     def _boot(self, lower: Path) -> None:
         command = [
@@ -188,10 +216,26 @@ class Rig:
     @property
     def docker_log(self) -> str:
         """All that dockerd has logged so far."""
+        if self.systemd:
+            return self.run("journalctl", "--no-pager", "--unit=docker", check=False).stdout
         return (self.work / "dockerd.log").read_text(errors="replace")
 
-    def _start_docker(self) -> None:
+    def restart_docker(self) -> None:
+        """Restart dockerd, as `systemctl restart docker` does."""
+        if self.systemd:
+            self.run("systemctl", "restart", "docker")
+            return
+        assert self._dockerd is not None
+        pid = int(self.read("/run/docker.pid"))
+        self.run("kill", str(pid))
+        self._dockerd.wait(60)
+        self.start_docker()
+
+    def start_docker(self) -> None:
         """Start dockerd and wait until it answers."""
+        if self.systemd:
+            self.run("systemctl", "start", "docker")
+            return
         with (self.work / "dockerd.log").open("ab") as log:
             self._dockerd = subprocess.Popen(
                 self._entered(("dockerd",)),
@@ -218,7 +262,7 @@ class Rig:
 
     def _remove_containers(self) -> None:
         """Remove all containers, so that their control groups go with them."""
-        if self._dockerd is None or self._dockerd.poll() is not None:
+        if not self.pid or not self._answers():
             return
         ids = self.docker("ps", "--all", "--quiet", "--no-trunc").stdout.split()
         if ids:

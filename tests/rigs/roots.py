@@ -15,10 +15,13 @@ from pathlib import Path
 from tests.images import ImageUnavailable, cache, debian
 from tests.images.tools import run, write
 
-# The docker command is a package of its own in both, and only a recommendation of docker.io's.
+# The docker command is a package of its own since Debian 13, and only a recommendation of
+# docker.io's; Debian 12 has no Compose 2.
 _DOCKER = ("docker.io", "docker-cli", "docker-compose")
-_BASE = ("mount", "iproute2", "procps", "python3", "python3-venv")
+_SYSTEM = ("systemd", "systemd-sysv", "dbus")
+_BASE = ("mount", "iproute2", "procps", "python3", "python3-venv", *_SYSTEM)
 PACKAGES = {
+    "bookworm": (*_BASE, "docker.io"),
     "trixie": (*_BASE, *_DOCKER, "podman"),
     "forky": (*_BASE, *_DOCKER),
 }

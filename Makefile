@@ -6,7 +6,7 @@ PY = $(VENV)/bin/python
 JOBS ?= 2
 PYTEST_ARGS ?=
 
-.PHONY: setup test check demo bench clean
+.PHONY: setup test check demo bench matrix clean
 
 setup:
 	@bash packaging/dev-setup.sh $(VENV)
@@ -19,6 +19,10 @@ check: setup
 
 demo: setup
 	@$(PY) -m tests.demo
+
+# All engines, control group systems and ways of asking; the table goes into docs/.
+matrix: setup
+	$(PY) -m pytest -n $(JOBS) --dist loadgroup -q tests/matrix --matrix --matrix-table=docs $(PYTEST_ARGS)
 
 bench: setup
 	@$(PY) -m tests.bench

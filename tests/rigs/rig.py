@@ -199,6 +199,10 @@ class Rig:
             self._images[f"{engine} {name}"] = tag
         return tag
 
+    def forget_images(self) -> None:
+        """Have images imported anew: dockerd keeps those of each remapping of users by themselves."""
+        self._images.clear()
+
     def node(self, index: int) -> str:
         """The name of a GPU's node."""
         return f"nvidia{self.host.gpus[index].minor}"
@@ -223,6 +227,8 @@ class Rig:
     def restart_docker(self) -> None:
         """Restart dockerd, as `systemctl restart docker` does."""
         if self.systemd:
+            # Tests restart it more often than a unit may be.
+            self.run("systemctl", "reset-failed", "docker")
             self.run("systemctl", "restart", "docker")
             return
         assert self._dockerd is not None

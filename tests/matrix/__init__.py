@@ -1,0 +1,1 @@
+"""Every way of asking, on every engine and control group system: what holds in each."""

@@ -1,0 +1,92 @@
+"""The table of a run of the matrix, as Markdown for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_INTRODUCTION = """# What was run on which engine
+
+Written by `make matrix` from its own results; nothing here is filled in by hand. `yes` was run and
+holds, `NO` was run and failed, and an empty cell was not run. The notes say why something could
+not be.
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A test's end: "passed", "failed" or "skipped", and what it recorded."""
+
+    outcome: str
+    properties: dict[str, Any]
+
+    @property
+    def mark(self) -> str:
+        if "not here" in self.properties:
+            return ""
+        return {"passed": "yes", "failed": "NO"}.get(self.outcome, "")
+
+
+def write(directory: Path, outcomes: Sequence[Outcome]) -> list[Path]:
+    """matrix.md and matrix.json in a directory."""
+    commit = subprocess.run(
+        ["git", "-C", directory, "describe", "--always", "--dirty", "--abbrev=12"],
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    day = time.strftime("%Y-%m-%d", time.gmtime())
+    table, data = directory / "matrix.md", directory / "matrix.json"
+    table.write_text(f"{_INTRODUCTION}\nRun on {day}, commit {commit}.\n{_sections(outcomes)}")
+    cells = [
+        {**_facts(each), **_plain(each), "result": each.mark or "not run"} for each in outcomes
+    ]
+    data.write_text(
+        json.dumps({"date": day, "commit": commit, "cells": cells}, indent=1, sort_keys=True) + "\n"
+    )
+    return [table, data]
+
+
+def _facts(outcome: Outcome) -> dict[str, str]:
+    facts: dict[str, str] = json.loads(outcome.properties["facts"])
+    return facts
+
+
+def _plain(outcome: Outcome) -> dict[str, str]:
+    names = ("check", "way", "suite", "not here")
+    return {name: outcome.properties[name] for name in names if name in outcome.properties}
+
+
+def _sections(outcomes: Sequence[Outcome]) -> str:
+    places: dict[tuple[str, str], list[Outcome]] = {}
+    for each in outcomes:
+        key = (each.properties["suite"], each.properties["place"])
+        places.setdefault(key, []).append(each)
+    return "".join(_section(found) for _, found in sorted(places.items()))
+
+
+def _section(outcomes: Sequence[Outcome]) -> str:
+    facts = _facts(outcomes[0])
+    title = f"\n## Docker {facts['docker']}, cgroup {facts['cgroups']}\n\n"
+    names = ("containerd", "runc", "systemd", "python", "kernel")
+    versions = ", ".join(f"{name} {facts[name]}" for name in names if facts.get(name))
+    ways = list(dict.fromkeys(each.properties["way"] for each in outcomes))
+    rows = list(dict.fromkeys(each.properties["check"] for each in outcomes))
+    marks = {(each.properties["check"], each.properties["way"]): each.mark for each in outcomes}
+    lines = [f"| | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|"]
+    lines += [
+        f"| {row} | {' | '.join(marks.get((row, way), '') for way in ways)} |" for row in rows
+    ]
+    notes = sorted(
+        {
+            f"{each.properties['check']}: {each.properties['not here']}."
+            for each in outcomes
+            if "not here" in each.properties
+        }
+    )
+    told = "".join(f"\n* {note}" for note in notes)
+    return f"{title}{versions}.\n\n" + "\n".join(lines) + "\n" + (f"{told}\n" if told else "")

@@ -26,9 +26,22 @@ class Asker:
         self.engine = engine_of(call.invocation.root, asked.annotations)
 
 
+def is_dockers(root: str) -> bool:
+    """Whether a state root (--root) is one of Docker's.
+
+    Its last part is containerd's namespace: "moby", and "moby-UID.GID" where Docker remaps users
+    (moby, daemon/config, ContainerdNamespace).
+    """
+    namespace = root.rstrip("/").rpartition("/")[2]
+    if namespace == "moby":
+        return True
+    uid, dot, gid = namespace.removeprefix("moby-").partition(".")
+    return namespace.startswith("moby-") and uid.isdigit() and gid.isdigit()
+
+
 def engine_of(root: str, annotations: dict[str, str]) -> str:
     """Which engine called, by what each leaves in a call or a spec; "" where nothing tells."""
-    if root.endswith("/moby"):
+    if is_dockers(root):
         return "docker"
     if annotations.get("io.container.manager") == "libpod":
         return "podman"

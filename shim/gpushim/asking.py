@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpushim.asker import is_dockers
 from gpushim.decision import state_root_of
 from gpushim.errors import GpushimError
 from gpushim.host.model import capability_key
@@ -41,8 +42,8 @@ def gather_all(call: Call, bundle: Bundle) -> Asked | None:
     """All that may be a request; None if there is nothing of the kind."""
     asked = gather(bundle)
     root = bundle.section("root", "path")
-    if any("/containers/" in source for source, _ in asked.mounts) or (
-        call.invocation.root.endswith("/moby")
+    if any("/containers/" in source for source, _ in asked.mounts) or is_dockers(
+        call.invocation.root
     ):
         from gpushim.request import dockerrecord
 

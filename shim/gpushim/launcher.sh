@@ -252,7 +252,10 @@ create | run)
     # What was asked of Docker by --gpus or a label is in Docker's own record, and not in the spec.
     _record='' _elsewhere=''
     case $_docker_records$_state_root in
-    :*/moby | :*/moby/) [ "$_container" ] && { set_record "$_docker" || _elsewhere=:; } ;;
+    # With its users remapped Docker's containers are in a namespace of their own, moby-UID.GID.
+    :*/moby | :*/moby/ | :*/moby-[0-9]*.[0-9]*)
+        [ "$_container" ] && { set_record "$_docker" || _elsewhere=:; }
+        ;;
     esac
     asks "$_spec" ${_record:+"$_record/hostconfig.json" "$_record/config.v2.json"}
     _answer=$?

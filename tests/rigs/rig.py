@@ -200,7 +200,7 @@ class Rig:
         return tag
 
     def forget_images(self) -> None:
-        """Have images imported anew: dockerd keeps those of each remapping of users by themselves."""
+        """Have images imported anew: each remapping of users has its own."""
         self._images.clear()
 
     def node(self, index: int) -> str:

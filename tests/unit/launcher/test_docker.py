@@ -114,11 +114,11 @@ def test_the_usual_data_root_needs_no_mounts(usual: Docker) -> None:
     assert usual.python_started()
 
 
-@pytest.mark.parametrize("state", ["moby/", "moby"])
+@pytest.mark.parametrize("state", ["moby/", "moby", "moby-100000.100000"])
 def test_only_docker_has_such_records(usual: Docker, state: str) -> None:
     usual.record(GPUS, LABEL)
     assert usual.python_started(Path(f"{usual.state.parent}/{state}"))
-    for other in ("default", "k8s.io", "mobyx", "xmoby", "moby/x"):
+    for other in ("default", "k8s.io", "mobyx", "moby-x", "xmoby", "moby/x"):
         assert not usual.python_started(usual.state.parent / other), other
         assert usual.greps == 1
 

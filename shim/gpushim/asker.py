@@ -35,7 +35,7 @@ def is_dockers(root: str) -> bool:
     namespace = root.rstrip("/").rpartition("/")[2]
     if namespace == "moby":
         return True
-    uid, dot, gid = namespace.removeprefix("moby-").partition(".")
+    uid, _, gid = namespace.removeprefix("moby-").partition(".")
     return namespace.startswith("moby-") and uid.isdigit() and gid.isdigit()
 
 

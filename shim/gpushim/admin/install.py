@@ -15,40 +15,24 @@ from ..config import Config
 from ..config_keys import configured
 from ..engines.docker import Plan
 from ..engines.jsonfile import FileChange
+from ..engines.swarm import check_slots
 from ..errors import GpushimError, harmless, why
 from ..places import Places
-from . import config_text, docker_step, dry_run, files, installation, interpreters, programs
+from . import (
+    config_text,
+    docker_step,
+    dry_run,
+    files,
+    install_options,
+    installation,
+    interpreters,
+    programs,
+    swarm_step,
+)
 from .installation import Installation
 from .output import say, warn
 
-
-def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--default", action="store_true", help="make gpushim Docker's default runtime, too"
-    )
-    parser.add_argument(
-        "--config",
-        metavar="PATH",
-        default="",
-        help="Docker's configuration file (without it /etc/docker/daemon.json)",
-    )
-    parser.add_argument(
-        "--pidfile",
-        metavar="PATH",
-        default="",
-        help="the pid file of the dockerd to reload (without it the one that daemon.json names, or "
-        "/var/run/docker.pid; a dockerd whose command line names the file is found by itself)",
-    )
-    parser.add_argument("--no-docker", action="store_true", help="leave Docker alone")
-    parser.add_argument(
-        "--config-from",
-        metavar="FILE",
-        default="",
-        help="take config.toml from FILE (one that was edited is kept as a copy)",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show what would be changed, and change nothing"
-    )
+add = install_options.add
 
 
 class Prepared:
@@ -153,9 +137,15 @@ def _effective(content: bytes | None, places: Places) -> Config:
 
 
 def run(arguments: argparse.Namespace, places: Places) -> int:
+    """A service of Swarm can't name a runtime, so that the default has to be gpushim."""
+    swarm = arguments.swarm or arguments.swarm_slots
+    arguments.default = arguments.default or bool(swarm)
+    check_slots(arguments.swarm_slots)
     prepared = Prepared(arguments, places)
     if arguments.dry_run:
         dry_run.show(prepared, places)
+        if swarm and prepared.docker is not None:
+            swarm_step.preview(prepared.docker, places, arguments.swarm_slots)
         return 0
     record = Installation(__version__, prepared.refresh, prepared.python, prepared.code)
     if prepared.known is not None:
@@ -165,6 +155,8 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     try:
         _place(prepared, places, record)
         _register(prepared, places, record)
+        if swarm:
+            _join_swarm(arguments, prepared, places, record)
     except GpushimError:
         if os.path.isdir(places.lib):
             installation.write(places, record)
@@ -269,6 +261,16 @@ def _first_refresh(places: Places) -> None:
         say(refresh.summary(refresh.refresh_now(places)))
     except GpushimError as error:
         warn(f"No GPU can be given to a container yet: {error}")
+
+
+def _join_swarm(
+    arguments: argparse.Namespace, prepared: Prepared, places: Places, record: Installation
+) -> None:
+    if prepared.docker is None:
+        raise GpushimError("There is no Docker here whose swarm could hand out GPUs.")
+    swarm_step.register(prepared.docker, places, arguments.swarm_slots, record)
+    installation.write(places, record)
+    swarm_step.restart(prepared.docker, arguments.restart)
 
 
 def _register(prepared: Prepared, places: Places, record: Installation) -> None:

@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from ..errors import GpushimError
+from . import swarm
 from .jsonfile import FileChange, JsonFile
 from .jsontext import drop, put
 
@@ -22,10 +23,14 @@ class Former:
 
     existed: whether there was a file; had_runtimes: whether it had a `runtimes` object; entry: its
     entry called gpushim, None for none; default_taken: whether gpushim was made the default;
-    default: the default runtime before that, None for none.
+    default: the default runtime before that, None for none; resources_taken: whether the node's
+    GPUs were put into `node-generic-resources`; resources: that member before, None for none.
     """
 
-    __slots__ = ("default", "default_taken", "entry", "existed", "had_runtimes")
+    __slots__ = (
+        *("default", "default_taken", "entry", "existed", "had_runtimes"),
+        *("resources", "resources_taken"),
+    )
 
     def __init__(
         self,
@@ -40,13 +45,20 @@ class Former:
         self.entry = entry
         self.default_taken = default_taken
         self.default = default
+        self.resources_taken = False
+        self.resources: list[str] | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Former:
-        return cls(**{name: data[name] for name in cls.__slots__})
+        first = ("existed", "had_runtimes", "entry", "default_taken", "default")
+        made = cls(**{name: data[name] for name in first})
+        # Records of the first versions know nothing of Swarm.
+        made.resources_taken = data.get("resources_taken", False)
+        made.resources = data.get("resources")
+        return made
 
 
 class Plan:
@@ -90,6 +102,8 @@ def register(
         # gpushim's own earlier work is not what was there before it.
         before.existed, before.had_runtimes = known.existed, known.had_runtimes
         before.entry = known.entry
+    if known is not None:
+        before.resources_taken, before.resources = known.resources_taken, known.resources
     if known is not None and known.default_taken and former_default == RUNTIME_NAME:
         before.default_taken, before.default = True, known.default
     changed = text != file.text or file.has_mark
@@ -107,6 +121,8 @@ def unregister(file: JsonFile, launcher: str, known: Former | None) -> Plan:
     notes: list[str] = []
     text = file.text
     former = known or Former(True, True, None, False, None)
+    if former.resources_taken:
+        text = swarm.without_ours(text, file.data.get(swarm.MEMBER), former.resources)
     if not is_ours(runtimes.get(RUNTIME_NAME), launcher):
         if RUNTIME_NAME not in runtimes and default == RUNTIME_NAME and former.default_taken:
             # The runtime itself was on dockerd's command line.
@@ -114,7 +130,8 @@ def unregister(file: JsonFile, launcher: str, known: Former | None) -> Plan:
             return Plan(FileChange(file.path, file.content, text.encode()), former, notes)
         if RUNTIME_NAME in runtimes:
             notes.append(f"The runtime gpushim in {file.path} is another program's, and stays.")
-        return Plan(FileChange(file.path, file.content, file.content), former, notes)
+        kept = text.encode() if text != file.text else file.content
+        return Plan(FileChange(file.path, file.content, kept), former, notes)
     if default == RUNTIME_NAME and (former.default_taken or former.entry is None):
         # A default that names a missing runtime would stop dockerd from starting.
         text = _restore_default(text, former.default, runtimes, notes)

@@ -61,6 +61,21 @@ def ask(path: str) -> Runtimes | None:
         return None
 
 
+def resources(daemon: Daemon, settings: dict[str, Any]) -> list[str] | None:
+    """The named generic resources that a dockerd hands out, "KIND=VALUE"; None if it does not tell.
+
+    Source: GET /info, GenericResources.
+    """
+    for path in sockets(daemon, settings):
+        try:
+            listed = _get(path, "/info").get("GenericResources") or []
+            named = [each["NamedResourceSpec"] for each in listed if "NamedResourceSpec" in each]
+            return [f"{each['Kind']}={each['Value']}" for each in named]
+        except (*_SILENCE, KeyError, TypeError, AttributeError):
+            continue
+    return None
+
+
 def now(daemon: Daemon, settings: dict[str, Any]) -> Runtimes | None:
     """What a dockerd goes by at this moment; None if it can't be asked."""
     answers = map(ask, sockets(daemon, settings))

@@ -13,6 +13,8 @@ DEFAULT_PID_FILE = "/var/run/docker.pid"
 DEFAULT_CONFIG = "/etc/docker/daemon.json"
 
 _VALIDATION_TIMEOUT = 10.0
+# With its containers, each of which has ten seconds to end.
+_RESTART_TIMEOUT = 180.0
 
 # dockerd refuses a setting that is both in the file and on its command line, and then does not
 # start again (moby, daemon/config, findConfigurationConflicts).
@@ -115,6 +117,42 @@ def _process(pid: int, proc: str) -> Daemon | None:
     if pid <= 1 or name != "dockerd":
         return None
     return Daemon(pid, [os.fsdecode(word) for word in command.split(b"\0")[1:-1]])
+
+
+def unit_of(daemon: Daemon, proc: str = "/proc") -> str:
+    """The unit of systemd that a dockerd is, by its control group; "" if it is none.
+
+    One that runs in a container of its own has a path with more behind the unit's name.
+    """
+    try:
+        with open(f"{proc}/{daemon.pid}/cgroup", encoding="utf-8", errors="replace") as file:
+            paths = [line.rstrip("\n").split(":", 2)[-1] for line in file]
+    except OSError:
+        return ""
+    units = [path.rpartition("/")[2] for path in paths]
+    return next((unit for unit in units if unit.endswith(".service")), "")
+
+
+def restart(unit: str) -> None:
+    """Restart a unit by systemctl(1). Raises GpushimError if that fails."""
+    try:
+        done = subprocess.run(
+            ["systemctl", "restart", unit],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_RESTART_TIMEOUT,
+        )
+        reason = harmless(done.stderr.strip()) if done.returncode else ""
+    except OSError as error:
+        reason = why(error)
+    except subprocess.TimeoutExpired:
+        reason = f"it took longer than {_RESTART_TIMEOUT:.0f} seconds"
+    if reason:
+        raise GpushimError(
+            f"{unit} could not be restarted: {reason}.", f"See `journalctl -u {unit}`."
+        )
 
 
 def complaint(program: str, content: bytes, path: str) -> str:

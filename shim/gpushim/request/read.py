@@ -64,6 +64,8 @@ def read_request(
         found = wanted.counted(1, f"{source}, which asks for one GPU")
     elif found is None:
         warnings += left_out
+    if found is not None and found.share and "mode" not in said:
+        said.setdefault("memory", (f"{found.share}%", found.source))
     if found is None and not environment:
         _mention_unaccepted(asked, config, warnings)
     if found is None or found.nothing:

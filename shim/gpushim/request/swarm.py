@@ -2,7 +2,8 @@
 
 Source: moby, daemon/cluster/executor/container (EnvFormat of generic resources); the setting
 swarm-resource of NVIDIA's runtime. The value is a list of what the node was told to hand out, for
-GPUs their UUIDs or the beginnings of them, or a number where the node only counts.
+GPUs their UUIDs or the beginnings of them, or a number where the node only counts. A UUID with
+"/1of4" behind it is one of four parts of that GPU (`gpushimctl install --swarm-slots`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PREFIX = "DOCKER_RESOURCE_"
+MOST_SLOTS = 50
+_WHOLE = 100  # percent
 _UUID_DIGITS = frozenset("0123456789abcdefABCDEF-")
 
 
@@ -33,6 +36,35 @@ def swarm_devices(
     devices = visible_devices(",".join(found.values()))
     source = " and ".join(f"{name}={brief(value)}" for name, value in found.items())
     return devices, f"environment {source}"
+
+
+def share_of(devices: Sequence[str]) -> tuple[list[str], int]:
+    """The devices without what says which part of them is meant, each once; and percent of each.
+
+    0 where whole devices are meant, or all parts of one. Of several devices the largest part
+    counts, since a booking is of so much of each.
+    """
+    parts: dict[str, int] = {}
+    for name in devices:
+        uuid, part = _slot(name)
+        parts[uuid] = min(parts.get(uuid, 0) + part, _WHOLE)
+    largest = max(parts.values(), default=_WHOLE)
+    return list(parts), 0 if largest == _WHOLE else largest
+
+
+def _slot(name: str) -> tuple[str, int]:
+    """A device and how many percent of it: ("GPU-7af7a99b", 25) for "GPU-7af7a99b/1of4"."""
+    uuid, slash, slot = name.partition("/")
+    number, of, slots = slot.partition("of")
+    if not (slash and of and _is_number(number) and _is_number(slots)):
+        return name, _WHOLE
+    if not 1 <= int(number) <= int(slots) <= MOST_SLOTS:
+        return name, _WHOLE
+    return uuid, _WHOLE // int(slots)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= len(str(MOST_SLOTS))
 
 
 def ignored_resources(environment: Sequence[object], configured: Sequence[str]) -> list[str]:
@@ -73,7 +105,7 @@ def _is_uuid(name: str) -> bool:
 
     There are GPU-<uuid>, MIG-<uuid> and, from drivers before 470, MIG-GPU-<uuid>/<gi>/<ci>.
     """
-    kind, _, rest = name.partition("-")
+    kind, _, rest = _slot(name)[0].partition("-")
     if kind not in ("GPU", "MIG"):
         return False
     if kind == "MIG" and rest.startswith("GPU-"):

@@ -27,11 +27,15 @@ class Wanted:
 
     names: of GPUs and MIG devices, [ALL], or [] for the driver's files alone; count: how many of
     any, None where names count; cdi: qualified names of other kinds, with cdi_source as their
-    place; open: whether others may have the same; nothing: the place says that there shall be no
-    GPU; only_cdi: no GPU was named, only devices of other kinds.
+    place; open: whether others may have the same; share: percent of each that is meant, 0 for no
+    part; nothing: the place says that there shall be no GPU; only_cdi: no GPU was named, only
+    devices of other kinds.
     """
 
-    __slots__ = ("cdi", "cdi_source", "count", "names", "nothing", "only_cdi", "open", "source")
+    __slots__ = (
+        *("cdi", "cdi_source", "count", "names", "nothing", "only_cdi", "open", "share"),
+        "source",
+    )
 
     def __init__(self, names: list[str], source: str) -> None:
         self.names = names
@@ -40,6 +44,7 @@ class Wanted:
         self.cdi: list[str] = []
         self.cdi_source = ""
         self.open = True
+        self.share = 0
         self.nothing = False
         self.only_cdi = False
 
@@ -239,7 +244,9 @@ def _by_swarm(environment: list[str], config: Config, warnings: list[str]) -> Wa
     names, source = found
     if names is None:
         return counted(0, source)
+    names, share = swarm.share_of(names)
     made = named(names or ["none"], source, config)
+    made.share = share
     # Swarm gives a resource to one task at a time.
     made.open = False
     return made

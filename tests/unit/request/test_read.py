@@ -186,6 +186,27 @@ def test_whether_others_may_have_the_same(said: dict[str, Any], expected: bool) 
     assert request.open is expected
 
 
+@pytest.mark.parametrize(
+    ("environment", "memory", "source"),
+    [
+        (["DOCKER_RESOURCE_X=GPU-aa/1of4"], "25%", "environment DOCKER_RESOURCE_X=GPU-aa/1of4"),
+        (["DOCKER_RESOURCE_X=GPU-aa/1of2,GPU-aa/2of2"], None, ""),
+        # What is said of memory itself counts more.
+        (["DOCKER_RESOURCE_X=GPU-aa/1of4", "GPUSHIM_MEMORY=1g"], 1 << 30, "GPUSHIM_MEMORY"),
+        (["DOCKER_RESOURCE_X=GPU-aa/1of4", "GPUSHIM_MODE=exclusive"], None, ""),
+    ],
+)
+def test_a_slot_of_swarm_is_a_part_of_a_gpu(
+    environment: list[str], memory: Any, source: str
+) -> None:
+    request, _ = ask(environment=environment)
+    assert request is not None
+    assert request.devices == ["GPU-aa"]
+    assert not request.open
+    assert request.keys.get("memory") == memory
+    assert source in request.sources.get("memory", "")
+
+
 def test_what_gpushim_tells_a_container_is_no_request_of_the_next() -> None:
     assert ask(["GPUSHIM_MEMORY_ENFORCEMENT=none"])[0] is None
     request, _ = ask(["GPUSHIM_MEMORY_ENFORCEMENT=none", "GPUSHIM_GPUS=1"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpushim.request.swarm import ignored_resources, swarm_devices
+from gpushim.request.swarm import ignored_resources, share_of, swarm_devices
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,6 +57,7 @@ def test_configured_variables(
         ("MIG-7af7a99b-5a4e", ["MIG-7af7a99b-5a4e"]),
         (f"MIG-{UUID}/1/0", [f"MIG-{UUID}/1/0"]),
         (f"MIG-{UUID}", [f"MIG-{UUID}"]),
+        ("GPU-1/1of4", ["GPU-1/1of4"]),
     ],
 )
 @pytest.mark.parametrize("name", ["GPU", "NVIDIA-GPU", "ACCELERATOR", "NVIDIA_GPU"])
@@ -85,6 +86,8 @@ def test_any_resource_that_holds_uuids_counts(name: str, value: str, devices: li
         "GPU-1;GPU-2",
         "GPU-1,2",
         "GPU-1/2",
+        "GPU-1/3of2",
+        "1of2",
         "MIG-GPU-1/x",
         "MIG-GPU-1/1/0/0",
         "GPU-\u0661",
@@ -100,6 +103,30 @@ def test_other_resources_do_not_count(value: str) -> None:
         for sentence in warnings:
             assert sentence.startswith(f"DOCKER_RESOURCE_{name}={value} is not counted")
             assert "it holds no UUIDs of GPUs" in sentence
+
+
+@pytest.mark.parametrize(
+    ("devices", "whole", "share"),
+    [
+        (["GPU-1"], ["GPU-1"], 0),
+        (["GPU-1/1of4"], ["GPU-1"], 25),
+        (["GPU-1/1of4", "GPU-1/4of4"], ["GPU-1"], 50),
+        (["GPU-1/1of2", "GPU-1/2of2"], ["GPU-1"], 0),
+        (["GPU-1/1of4", "GPU-2/1of3"], ["GPU-1", "GPU-2"], 33),
+        (["GPU-1/1of4", "GPU-2"], ["GPU-1", "GPU-2"], 0),
+        (["GPU-1/1of1"], ["GPU-1"], 0),
+        (["GPU-1/50of50"], ["GPU-1"], 2),
+        # These are no slots, so nothing is taken off.
+        (["GPU-1/5of4"], ["GPU-1/5of4"], 0),
+        (["GPU-1/0of4"], ["GPU-1/0of4"], 0),
+        (["GPU-1/1of51"], ["GPU-1/1of51"], 0),
+        (["GPU-1/\u0661of4"], ["GPU-1/\u0661of4"], 0),
+        (["MIG-GPU-1/1/0"], ["MIG-GPU-1/1/0"], 0),
+        ([], [], 0),
+    ],
+)
+def test_slots(devices: list[str], whole: list[str], share: int) -> None:
+    assert share_of(devices) == (whole, share)
 
 
 def test_several_resources_by_themselves() -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.matrix.checks import CHECKS
+
 _INTRODUCTION = """# What was run on which engine
 
 Written by `make matrix` from its own results; nothing here is filled in by hand. `yes` was run and
@@ -75,7 +77,8 @@ def _section(outcomes: Sequence[Outcome]) -> str:
     names = ("containerd", "runc", "systemd", "python", "kernel")
     versions = ", ".join(f"{name} {facts[name]}" for name in names if facts.get(name))
     ways = list(dict.fromkeys(each.properties["way"] for each in outcomes))
-    rows = list(dict.fromkeys(each.properties["check"] for each in outcomes))
+    ran = {each.properties["check"] for each in outcomes}
+    rows = [title for title in CHECKS if title in ran]
     marks = {(each.properties["check"], each.properties["way"]): each.mark for each in outcomes}
     lines = [f"| | {' | '.join(ways)} |", "|---" * (len(ways) + 1) + "|"]
     lines += [

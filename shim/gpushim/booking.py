@@ -206,26 +206,25 @@ def _redeemed(
     book: Book, snapshot: Snapshot, request: Request, asker: Asker
 ) -> tuple[Choice, Lease] | None:
     """What a ticket holds, as this container's own; None if it asks like any other."""
-    from gpushim.allocate.tickets import redeem
+    from gpushim.allocate.tickets import hand_over, redeemable
 
     call = asker.call
     container_id = call.invocation.container_id
-    ticket = request.keys["ticket"]
-    kept = redeem(book, call.places, ticket, container_id, asker.state_root, asker.name)
-    if kept is None:
+    found = redeemable(book, call.places, request.keys["ticket"], container_id, asker.state_root)
+    if found is None:
         return None
+    ticket, kept = found
     devices: dict[str, tuple[Gpu, MigDevice | None]] = {}
     for gpu in snapshot.inventory.gpus:
         devices[gpu.uuid] = (gpu, None)
         devices.update({mig.uuid: (gpu, mig) for mig in gpu.mig_devices})
     gone = [booking.uuid for booking in kept.bookings if booking.uuid not in devices]
     if gone:
-        raise Unavailable(f"The ticket {ticket} holds {', '.join(gone)}, which is not here now.")
+        raise Unavailable(f"The ticket {ticket.id} holds {', '.join(gone)}, which is not here now.")
     choice = Choice([(*devices[booking.uuid], booking) for booking in kept.bookings], [])
     lease = _lease(asker, choice, _limited_labels(asker, snapshot.config))
-    lease.ticket = ticket
-    book.put(lease)
-    book.drop(kept)
+    lease.ticket = ticket.id
+    hand_over(book, call.places, ticket, kept, lease)
     return choice, lease
 
 

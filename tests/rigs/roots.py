@@ -18,9 +18,12 @@ from tests.images.tools import run, write
 # The docker command is a package of its own in both, and only a recommendation of docker.io's.
 _DOCKER = ("docker.io", "docker-cli", "docker-compose")
 _BASE = ("mount", "iproute2", "procps", "python3", "python3-venv")
+# A kernel that is a program, and what a machine of its own needs. The kernels of older suites trace
+# each system call of their programs, which takes longer.
+_GUEST = ("systemd", "systemd-sysv", "dbus", "kmod", "user-mode-linux")
 PACKAGES = {
     "trixie": (*_BASE, *_DOCKER, "podman"),
-    "forky": (*_BASE, *_DOCKER),
+    "forky": (*_BASE, *_DOCKER, *_GUEST),
 }
 # Files that no test looks at, by patterns of dpkg's.
 _LEFT_OUT = (

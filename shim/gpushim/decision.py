@@ -73,7 +73,7 @@ def keep(call: Call, bundle: Bundle, given: Given) -> None:
 
     Request, grant and edits are those that were noted for the log.
     """
-    places = call.places
+    places = call.own
     records.collect(places.containers)
     data = {
         "name": call.log.fields.get("name", ""),
@@ -108,7 +108,7 @@ def keep(call: Call, bundle: Bundle, given: Given) -> None:
 
 def drop(call: Call) -> None:
     """Drops the record of a container of this name, if there is one."""
-    records.remove(call.places.containers, call.invocation.container_id, state_root_of(call))
+    records.remove(call.own.containers, call.invocation.container_id, state_root_of(call))
 
 
 def state_root_of(call: Call) -> str:

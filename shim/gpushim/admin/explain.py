@@ -13,6 +13,7 @@ from typing import Any
 
 from .. import records, refusals
 from ..errors import GpushimError, why
+from ..host.statefiles import own_places
 from ..oci.bundle import load
 from ..places import Places
 from ..request.dockerrecord import name_by_spec
@@ -61,6 +62,7 @@ def find(name: str, places: Places) -> dict[str, Any]:
     """
     if not name:
         raise GpushimError("The container to explain has no name.", _HOW_TO_NAME)
+    places = own_places(places)
     every = [record.data for record in records.every(places.containers)]
     refused = refusals.every(places.refusals)
     if "/" in name or name == ".":
@@ -77,7 +79,8 @@ def find(name: str, places: Places) -> dict[str, Any]:
         found = found or [data for data in refused if data["id"].startswith(name)]
     if not found and os.geteuid() != 0:
         raise GpushimError(
-            "What was decided for a container can be read by root only.",
+            f"No container {name} of yours was given GPUs by gpushim or refused lately, and what "
+            "was decided for those of others can be read by root only.",
             f"Use sudo gpushimctl explain {name}.",
         )
     if not found:

@@ -1,6 +1,6 @@
 """gpushimctl explain: what a container asked for, what it was given, and what that changed.
 
-Or why it was refused: refusals are kept for a while.
+And what its cgroup allows and uses. Or why it was refused: refusals are kept for a while.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ..host.statefiles import own_places
 from ..oci.bundle import load
 from ..places import Places
 from ..request.dockerrecord import name_by_spec
+from . import explain_cgroup
 from .explain_text import tell
 from .output import print_json, say
 
@@ -36,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, places: Places) -> int:
     data = find(arguments.container, places)
     before, after = (None, None) if "sentence" in data else specs(data)
+    data = {**data, "cgroup": explain_cgroup.reading(data, after)}
     if arguments.json:
         print_json({**data, "before": before, "after": after})
         return 0

@@ -18,12 +18,12 @@ def reading(data: dict[str, Any], spec: Any, roots: Roots | None = None) -> dict
     data: its decision record; spec: its config.json, None where that is gone. None for a refused
     container, and for one whose cgroup is not there or says nothing.
     """
-    id, root = data.get("id"), data.get("state_root")
-    if not id or not root:
+    name, root = data.get("id"), data.get("state_root")
+    if not name or not root:
         return None
     # A container without a GPU of its own has no lease, and its cgroup is found in the same way.
-    like = Lease(id, root, (0, 0), [])
-    like.family = "crun" if os.path.exists(f"{root}/{id}/status") else "runc"
+    like = Lease(name, root, (0, 0), [])
+    like.family = "crun" if os.path.exists(f"{root}/{name}/status") else "runc"
     like.owner = os.geteuid()
     like.cgroup = _cgroups_path(spec)
     roots = roots or Roots()

@@ -18,9 +18,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
-    from types import ModuleType
+    from types import CodeType, ModuleType
 
-    from gpushim.linked import Part
+    from gpushim.linked import Part, Stamp
 
 MODULES = {
     "exec": ("gpushim.execute", "gpushim.main"),
@@ -28,7 +28,7 @@ MODULES = {
 }
 
 # What the create path imports inside functions and many containers need: those of CUDA images,
-# those that ask by UUIDs, labels or CDI names. Each costs all others a little, since it is read.
+# those that ask by UUIDs, labels or CDI names.
 LATER = (
     "gpushim.allocate.names",
     "gpushim.cdi",
@@ -40,6 +40,12 @@ LATER = (
     "gpushim.request.keyvalues",
     "gpushim.request.requirements",
 )
+
+# How large a piece of the file is, about: what is read at once and let go of again.
+_PIECE = 32 << 10
+# Kinds of entries in a table of lines.
+_LINE_ONLY = 13
+_NO_LINE = 15
 
 
 class Bare(ast.NodeTransformer):
@@ -104,37 +110,128 @@ def link(code: str, kind: str) -> str:
             importlib.import_module(name)
     finally:
         sys.meta_path.remove(recorder)
-    from gpushim.linked import CREATE, path_of
+    from gpushim import linked
 
     made = [
-        _part(code, it.__name__, it.__file__ or "", hasattr(it, "__path__")) for it in recorder.done
+        _source(code, it.__name__, it.__file__ or "", hasattr(it, "__path__"))
+        for it in recorder.done
     ]
-    later = {}
-    for name in LATER if kind == CREATE else ():
+    later = []
+    for name in LATER if kind == linked.CREATE else ():
         spec = importlib.util.find_spec(name)
         assert spec is not None and spec.origin, name
         is_package = spec.submodule_search_locations is not None
-        _, *facts, body = _part(code, name, spec.origin, is_package)
-        later[name] = (*facts, marshal.dumps(body))
-    target = path_of(code, kind)
+        later.append(_source(code, name, spec.origin, is_package))
+    loader = _source(code, linked.__name__, linked.__file__ or "", False)
+    target = linked.path_of(code, kind)
     os.makedirs(os.path.dirname(target), exist_ok=True)
     temporary = f"{target}.{os.getpid()}"
     with open(temporary, "wb") as file:
-        file.write(marshal.dumps((sys.hexversion, made, later)))
+        file.write(_file(loader, made, later))
     os.chmod(temporary, 0o644)
     os.replace(temporary, target)
     return target
 
 
-def _part(code: str, name: str, path: str, is_package: bool) -> Part:
-    source = os.stat(path)
+class Source:
+    """A module as it is now: `part` as in the file, `stamp` of its source, `body` its code."""
+
+    __slots__ = ("body", "part", "stamp")
+
+    def __init__(self, part: Part, stamp: Stamp, body: CodeType) -> None:
+        self.part = part
+        self.stamp = stamp
+        self.body = body
+
+
+def _source(code: str, name: str, path: str, is_package: bool) -> Source:
+    status = os.stat(path)
     with open(path, encoding="utf-8") as file:
         text = file.read()
     # Docstrings are for readers of the source; without them a fifth less is read in each call.
     tree = Bare().visit(ast.parse(text, path))
     body = compile(tree, path, "exec", dont_inherit=True, optimize=2)
-    relative = os.path.relpath(path, code)
-    return name, is_package, relative, (source.st_size, source.st_mtime_ns), body
+    if sys.version_info >= (3, 11):
+        body = with_short_table(body)
+    part = (name, is_package, os.path.relpath(path, code))
+    return Source(part, (status.st_size, status.st_mtime_ns), body)
+
+
+def _pieces(bodies: list[CodeType]) -> list[tuple[bytes, int]]:
+    """(marshalled tuple of code objects, how many they are) of each piece of the file."""
+    pieces = []
+    some: list[CodeType] = []
+    for body in bodies:
+        some.append(body)
+        data = marshal.dumps(tuple(some))
+        if len(data) > _PIECE or body is bodies[-1]:
+            pieces.append((data, len(some)))
+            some = []
+    return pieces
+
+
+def _file(loader: Source, made: list[Source], later: list[Source]) -> bytes:
+    """The whole file, as `gpushim.linked` describes it."""
+    from gpushim.linked import NUMBER
+
+    pieces = _pieces([source.body for source in made])
+    data = b"".join(piece for piece, _ in pieces)
+    entries = {}
+    for source in later:
+        name, is_package, path = source.part
+        body = marshal.dumps(source.body)
+        entries[name] = (is_package, path, source.stamp, (len(data), len(body)))
+        data += body
+    index = marshal.dumps(
+        (
+            [(source.part[2], source.stamp) for source in [loader, *made]],
+            [source.part for source in made],
+            [(len(piece), count) for piece, count in pieces],
+            entries,
+            len(data),
+        )
+    )
+    own = marshal.dumps(loader.body)
+    numbers = (sys.hexversion, len(own), len(index))
+    return b"".join(each.to_bytes(NUMBER, "little") for each in numbers) + own + index + data
+
+
+def with_short_table(code: CodeType) -> CodeType:
+    """The same code with a table of lines alone, a third as long as the compiler's without columns.
+
+    From CPython 3.11 on (Objects/locations.md): an entry is a byte that says how it goes on and for
+    how many units of code it holds, eight at most, and here the difference to the line before.
+    """
+    lines: list[tuple[int | None, int]] = []
+    for start, end, line in code.co_lines():
+        units = (end - start) // 2
+        if lines and lines[-1][0] == line:
+            units += lines.pop()[1]
+        lines.append((line, units))
+    table = bytearray()
+    last = code.co_firstlineno
+    for line, units in lines:
+        for done in range(0, units, 8):
+            kind = _NO_LINE if line is None else _LINE_ONLY
+            table.append(0x80 | kind << 3 | min(units - done, 8) - 1)
+            if line is not None:
+                table += _signed(line - last)
+                last = line
+    constants = tuple(
+        with_short_table(each) if isinstance(each, type(code)) else each for each in code.co_consts
+    )
+    return code.replace(co_consts=constants, co_linetable=bytes(table))
+
+
+def _signed(number: int) -> bytes:
+    """A number in groups of six bits, the lowest first, its sign in the lowest of all."""
+    rest = -number << 1 | 1 if number < 0 else number << 1
+    found = bytearray()
+    while rest >= 64:
+        found.append(64 | rest & 63)
+        rest >>= 6
+    found.append(rest)
+    return bytes(found)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import gpushim
 import pytest
-from gpushim.link import LATER
+from gpushim import linked
+from gpushim.link import LATER, with_short_table
 
 PYTHON = "/usr/bin/python3"
 KINDS = {"create": "gpushim.create", "run": "gpushim.create", "exec": "gpushim.execute"}
@@ -118,9 +121,67 @@ def test_a_file_that_is_not_right_is_left_alone(code: Path, damage: str) -> None
                 "empty": b"",
                 "cut": data[: len(data) // 2],
                 "garbage": b"no byte code",
-                "other version": data[:5] + b"\x00\x00\x00\x00" + data[9:],
+                "other version": bytes(4) + data[4:],
             }[damage]
         )
     said, modules = loaded(code, "create")
     assert not said
     assert "gpushim.create" not in modules
+
+
+ODD = (
+    """
+def plain(a, b):
+    if a:
+        return [
+            each
+            for each in b
+
+            if each(a,
+                    b)
+        ]
+
+
+"""
+    + "\n" * 300
+    + """
+    return far(a), (
+        lambda: 1 / 0
+    )
+try:
+    plain(0, 0)
+finally:
+    del plain
+"""
+)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the table has another form")
+@pytest.mark.parametrize("text", [ODD, Path(linked.__file__).read_text()], ids=["odd", "module"])
+def test_lines_are_the_same_in_the_short_table(text: str) -> None:
+    def lines(code: CodeType) -> Iterator[tuple[str, list[int | None]]]:
+        found: list[int | None] = []
+        for start, end, line in code.co_lines():
+            found += [line] * (end - start)
+        yield code.co_name, found
+        for each in code.co_consts:
+            if isinstance(each, CodeType):
+                yield from lines(each)
+
+    code = compile(text, "file", "exec")
+    short = with_short_table(code)
+    assert list(lines(short)) == list(lines(code))
+    assert len(short.co_linetable) < len(code.co_linetable)
+
+
+def test_the_entry_takes_the_loader_from_the_file(code: Path, tmp_path: Path) -> None:
+    """Without the file it imports it, and the call is the same."""
+    entry, call = str(code / "gpushim/entry.py"), ["create", "", "/bin/true", "runc", "", "", "x"]
+    words = ["-X", "importtime", entry, *call]
+    assert "gpushim.linked" not in run(*words).stderr
+    file = next((code / "gpushim/__pycache__").glob("create.*.linked"))
+    for damage in (lambda: file.write_bytes(bytes(4) + file.read_bytes()[4:]), file.unlink):
+        damage()
+        done = run(*words)
+        assert "gpushim.linked" in done.stderr
+        assert done.returncode == 0, done.stderr

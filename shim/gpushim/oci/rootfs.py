@@ -31,8 +31,9 @@ _WALK = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
 class RootFs:
     """An open root directory. `path` is what the spec says, `fd` stays open until `close`.
 
-    So do the directories that were walked through, and what is no link is asked once: a create looks
-    at the same few again and again. All methods raise RootFsError, and nothing else, for what they find in it or can't do there.
+    So do the directories that were walked through, and what is no link is asked once: a create
+    looks at the same few again and again. All methods raise RootFsError, and nothing else, for what
+    they find in it or can't do there.
     """
 
     __slots__ = ("_directories", "_plain", "fd", "path")

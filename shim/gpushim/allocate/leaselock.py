@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import fcntl
 import posix
+import time
 
 from gpushim.errors import GpushimError, why
 from gpushim.oci.files import make_directories
@@ -17,22 +18,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.places import Places
 
-# Two hundred creates in line take a few seconds; whoever holds it longer has been stopped.
+# A create holds it for milliseconds. Who has it after half of this time and at its end was stopped.
 WAIT_SECONDS = 30.0
+# A long line that moves is waited for, but not for ever.
+LONGEST_SECONDS = 300.0
 _FLAGS = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW | posix.O_NONBLOCK
 
 
-def acquire(places: Places, seconds: float = WAIT_SECONDS) -> int:
+def acquire(places: Places, seconds: float = WAIT_SECONDS, longest: float = LONGEST_SECONDS) -> int:
     """A descriptor that holds the lock until it is closed, also by the end of its process.
 
-    Raises GpushimError if it is not to be had within `seconds`, or if there is no lock file and
-    this user can't make one.
+    Raises GpushimError if the same process has it for `seconds`, if it is not to be had within
+    `longest`, or if there is no lock file and this user can't make one.
     """
     while True:
         lock = _open(places)
         try:
             if not _try(lock):
-                _wait(lock, places, seconds)
+                _wait(lock, places, seconds, longest)
             if _is_at(lock, places.lease_lock):
                 return lock
         except BaseException:
@@ -100,7 +103,7 @@ def _try(lock: int) -> bool:
         return False
 
 
-def _wait(lock: int, places: Places, seconds: float) -> None:
+def _wait(lock: int, places: Places, seconds: float, longest: float) -> None:
     """Waits in the kernel's line, which asking again and again would not keep to.
 
     In a thread, since flock knows no time limit, and an alarm would alter what the low-level
@@ -125,12 +128,21 @@ def _wait(lock: int, places: Places, seconds: float) -> None:
         raise GpushimError(
             "The lock on GPU bookings can't be waited for: no more threads."
         ) from None
-    if not done.acquire(timeout=seconds):
-        raise GpushimError(
-            f"The GPU bookings in {places.leases} have been locked for {seconds:g} seconds"
-            f"{_holder(lock)}.",
-            "If that process hangs, end it.",
-        )
+    began = time.monotonic()
+    holder = None
+    while not done.acquire(timeout=seconds / 2):
+        former, holder = holder, _holder(lock)
+        if holder == former:
+            raise GpushimError(
+                f"The GPU bookings in {places.leases} have been locked for {seconds:g} seconds"
+                f"{holder}.",
+                "If that process hangs, end it.",
+            )
+        if time.monotonic() - began >= longest:
+            raise GpushimError(
+                f"So many others wait for the GPU bookings in {places.leases} that their turn came "
+                f"first for {longest:g} seconds."
+            )
 
 
 def _holder(lock: int) -> str:

@@ -188,6 +188,30 @@ def test_the_lock_goes_with_its_holder(places: Places) -> None:
     os.close(acquire(places, 5))
 
 
+def test_a_long_line_is_no_holder_that_hangs(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B81: who waits longer, since others come first, is not told that somebody hangs."""
+    book = open_book(places)
+    seen: list[str] = []
+
+    def holder(lock: int) -> str:
+        seen.append(f" by process {len(seen)}")
+        if len(seen) == 5:
+            book.close()
+        return seen[-1]
+
+    monkeypatch.setattr(leaselock, "_holder", holder)
+    os.close(acquire(places, 0.05))
+    assert len(seen) == 5
+    with open_book(places), pytest.raises(GpushimError, match="turn came first for 0"):
+        acquire(places, 0.05, 0.2)
+    # A process that is the same all the time is told of.
+    monkeypatch.setattr(leaselock, "_holder", lambda lock: " by process 7")
+    with open_book(places), pytest.raises(GpushimError, match="seconds by process 7"):
+        acquire(places, 0.05)
+
+
 def test_a_wait_that_was_given_up_locks_nothing(places: Places) -> None:
     """Its thread gets the lock when it is free, and lets go of it at once."""
     threads = _thread._count()

@@ -93,6 +93,17 @@ def test_the_list_of_those_is_right(code: Path) -> None:
         assert f"from {name} import" in texts or f"from {package} import {module}" in texts
 
 
+def test_what_those_import_is_in_the_file_too(code: Path) -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(code)!r}); from gpushim.linked import load; "
+        f"assert load({str(code)!r}, 'create'); import importlib; "
+        f"[importlib.import_module(name) for name in {LATER!r}]; "
+        "print(*(name for name, it in sys.modules.items() if name.startswith('gpushim.') "
+        "and type(getattr(it.__spec__, 'loader', None)).__name__ == 'SourceFileLoader'))"
+    )
+    assert run("-c", program).stdout.split() == ["gpushim.linked"]
+
+
 def test_a_source_that_changed_is_not_passed_over(code: Path) -> None:
     with open(code / "gpushim/oci/edits.py", "a") as file:
         file.write("# edited\n")

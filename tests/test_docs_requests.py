@@ -32,7 +32,7 @@ from gpushim.inject.gpus import device_edits, needed_nodes
 from gpushim.observe.cgroups import Reading
 from gpushim.oci.edits import Edits, Mount
 from gpushim.oci.rootfs import RootFs
-from gpushim.request import keys, nvidia
+from gpushim.request import extras, keys, nvidia
 from gpushim.request.dockerrecord import DeviceRequest, DockerRecord
 from gpushim.request.gather import Asked
 from gpushim.request.read import read_request
@@ -286,8 +286,12 @@ def test_the_table_of_keys() -> None:
 
 def test_every_variable_is_told_of() -> None:
     named = set(re.findall(r"\b(?:NVIDIA|CUDA)_[A-Z_]+", REQUESTS.read_text()))
-    known = {value for name, value in vars(nvidia).items() if is_variable(name, value)}
-    assert known.union(nvidia.FEATURES, ["NVIDIA_DISABLE_REQUIRE"]) <= named
+    known = {
+        value
+        for name, value in {**vars(nvidia), **vars(extras)}.items()
+        if is_variable(name, value)
+    }
+    assert known.union(extras.FEATURES, ["NVIDIA_DISABLE_REQUIRE"]) <= named
 
 
 def is_variable(name: str, value: object) -> bool:

@@ -29,7 +29,7 @@ ORDER = [
     ["request"],
     ["host"],
     ["cdi"],
-    ["snapshot"],
+    ["snapshot", "renew"],
     ["refresh"],
     ["records", "refusals"],
     ["allocate"],
@@ -38,6 +38,8 @@ ORDER = [
     [
         "asker",
         "asking",
+        "maximum",
+        "redeeming",
         "booking",
         "granting",
         "injection",

@@ -41,12 +41,12 @@ class Attempt:
 
 
 @pytest.fixture
-def start(here: Here, tmp_path: Path) -> Iterator[Callable[[int], list[Attempt]]]:
-    """Start many creates, all of them before any is waited for."""
-    bundle = here.bundle(ONE, args=probe(["sleep", "300"]))
+def start(here: Here, tmp_path: Path) -> Iterator[Callable[[int, str], list[Attempt]]]:
+    """Start many creates with this variable, all of them before any is waited for."""
     made: list[Attempt] = []
 
-    def begin(many: int) -> list[Attempt]:
+    def begin(many: int, env: str) -> list[Attempt]:
+        bundle = here.bundle(env, args=probe(["sleep", "300"]))
         made.extend(Attempt(here, tmp_path / f"c{at}", _config(bundle, at)) for at in range(many))
         return made
 
@@ -64,9 +64,9 @@ def _config(bundle: Bundle, number: int) -> dict[str, Any]:
     return {**bundle.config, "root": root, "linux": linux}
 
 
-def test_eight_of_two_hundred(here: Here, start: Callable[[int], list[Attempt]]) -> None:
+def test_eight_of_two_hundred(here: Here, start: Callable[[int, str], list[Attempt]]) -> None:
     """B81: exactly eight get one, each of the others its sentence, and every one ends."""
-    attempts = start(CROWD)
+    attempts = start(CROWD, ONE)
     statuses = [each.process.wait(120) for each in attempts]
     got = [each for each, status in zip(attempts, statuses, strict=True) if status == 0]
     said = [each.said() for each, status in zip(attempts, statuses, strict=True) if status]
@@ -82,3 +82,18 @@ def test_eight_of_two_hundred(here: Here, start: Callable[[int], list[Attempt]])
     for each in got:
         here.runtime.delete(each.id, "--force").check()
     here.holds_nothing()
+
+
+def test_one_of_many_redeems_a_ticket(
+    here: Here, start: Callable[[int, str], list[Attempt]]
+) -> None:
+    """They all come with the same one, at the same moment."""
+    ticket = here.machine.installed.ctl("reserve", "--gpus=8").strip()
+    attempts = start(24, f"GPUSHIM_TICKET={ticket}")
+    statuses = [each.process.wait(120) for each in attempts]
+    (got,) = [each for each, status in zip(attempts, statuses, strict=True) if status == 0]
+    said = {each.said() for each in attempts if each is not got}
+    assert len(said) == 1
+    assert f"Ticket {ticket} was redeemed already, by container {got.id}." in said.pop()
+    (lease,) = here.leases()
+    assert (lease.id, lease.ticket, len(lease.bookings)) == (got.id, ticket, 8)

@@ -72,14 +72,6 @@ def read(places: Places) -> Found:
     return found
 
 
-def read_one(path: str) -> Lease | None:
-    """The lease in a file; None if there is none that can be read. Raises GpushimError."""
-    try:
-        return _lease(path)
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
 def _lease(path: str) -> Lease | None:
     """The lease in a file; None if it is gone or hidden.
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import posix
 
 from gpushim.allocate import ticketfiles
-from gpushim.allocate.lease import file_name
-from gpushim.allocate.leasefiles import read_one
+from gpushim.allocate.book import every
 from gpushim.allocate.liveness import Roots, is_machine_root, lives
 from gpushim.allocate.ticket import NewerTicket, Ticket
 from gpushim.allocate.ticketfiles import CANCELLED, READY, REDEEMED, WAITING
@@ -105,9 +104,12 @@ def _find(places: Places, id: str, container: str, state_root: str) -> tuple[Tic
 
 
 def _keeps(places: Places, ready: Ticket) -> bool:
-    """Whether devices are kept for a ticket still: then a mark is one of who was killed at it."""
-    lease = read_one(f"{places.leases}/{file_name(ready.lease_id(), '', ready.owner)}")
-    return lease is not None and lives(lease, Roots())
+    """Whether devices are kept for a ticket still: then a mark is one of who was killed at it.
+
+    The name of the lease's file does not tell: within a user namespace its owner has another uid.
+    """
+    roots = Roots()
+    return any(_is_lease_of(lease, ready) and lives(lease, roots) for lease in every(places))
 
 
 def _expired(id: str) -> Gone:

@@ -245,6 +245,18 @@ def test_one_container_redeems_it_and_again_when_it_is_started_again(places: Pla
     assert reserved_for(places, "c1", "/run/moby")(ticket.id).count == 2
 
 
+def test_a_lease_is_found_whatever_its_file_is_called(places: Places) -> None:
+    """Within a user namespace, as under rootless Podman, the owner has another uid than outside."""
+    ticket = ready(places, "2")
+    (lease,) = every(places)
+    os.rename(lease.path, lease.path.replace(f"-{ME}-", "-70001-"))
+    with open_book(places) as book:
+        found = redeemable(book, places, ticket.id, "c1", "/run/moby")
+        assert found is not None
+        hand_over(book, places, *found, web(found[1]))
+    assert [lease.id for lease in every(places)] == ["c1"]
+
+
 def test_who_could_not_redeem_it_has_not_spent_it(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ ORDER = [
         "restore",
         "main",
         "linked",
+        "linetable",
         "entry",
         "link",
     ],

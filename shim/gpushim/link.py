@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
     from types import CodeType, ModuleType
 
-    from gpushim.linked import Part, Stamp
+    from gpushim.linked import Extension, Part, Stamp
 
 MODULES = {
     "exec": ("gpushim.execute", "gpushim.main"),
@@ -86,11 +86,11 @@ LATER = (
     "gpushim.request.ticketed",
 )
 
+# Extension modules that each call takes, where they are no part of the interpreter itself.
+EXTENSIONS = ("_json",)
+
 # How large a piece of the file is, about: what is read at once and let go of again.
 _PIECE = 32 << 10
-# Kinds of entries in a table of lines.
-_LINE_ONLY = 13
-_NO_LINE = 15
 
 
 class Bare(ast.NodeTransformer):
@@ -197,6 +197,8 @@ def _source(code: str, name: str, path: str, is_package: bool) -> Source:
     tree = Bare().visit(ast.parse(text, path))
     body = compile(tree, path, "exec", dont_inherit=True, optimize=2)
     if sys.version_info >= (3, 11):
+        from gpushim.linetable import with_short_table
+
         body = with_short_table(body)
     part = (name, is_package, os.path.relpath(path, code))
     return Source(part, (status.st_size, status.st_mtime_ns), body)
@@ -233,6 +235,7 @@ def _file(loader: Source, made: list[Source], later: list[Source]) -> bytes:
             [source.part for source in made],
             [(len(piece), count) for piece, count in pieces],
             entries,
+            _extensions(),
             len(data),
         )
     )
@@ -241,42 +244,15 @@ def _file(loader: Source, made: list[Source], later: list[Source]) -> bytes:
     return b"".join(each.to_bytes(NUMBER, "little") for each in numbers) + own + index + data
 
 
-def with_short_table(code: CodeType) -> CodeType:
-    """The same code with a table of lines alone, a third as long as the compiler's without columns.
-
-    From CPython 3.11 on (Objects/locations.md): an entry is a byte that says how it goes on and for
-    how many units of code it holds, eight at most, and here the difference to the line before.
-    """
-    lines: list[tuple[int | None, int]] = []
-    for start, end, line in code.co_lines():
-        units = (end - start) // 2
-        if lines and lines[-1][0] == line:
-            units += lines.pop()[1]
-        lines.append((line, units))
-    table = bytearray()
-    last = code.co_firstlineno
-    for line, units in lines:
-        for done in range(0, units, 8):
-            kind = _NO_LINE if line is None else _LINE_ONLY
-            table.append(0x80 | kind << 3 | min(units - done, 8) - 1)
-            if line is not None:
-                table += _signed(line - last)
-                last = line
-    constants = tuple(
-        with_short_table(each) if isinstance(each, type(code)) else each for each in code.co_consts
-    )
-    return code.replace(co_consts=constants, co_linetable=bytes(table))
-
-
-def _signed(number: int) -> bytes:
-    """A number in groups of six bits, the lowest first, its sign in the lowest of all."""
-    rest = -number << 1 | 1 if number < 0 else number << 1
-    found = bytearray()
-    while rest >= 64:
-        found.append(64 | rest & 63)
-        rest >>= 6
-    found.append(rest)
-    return bytes(found)
+def _extensions() -> list[Extension]:
+    found = []
+    for name in EXTENSIONS:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.has_location and spec.origin:
+            status = os.stat(spec.origin)
+            stamp = (status.st_size, status.st_mtime_ns)
+            found.append((name, os.path.relpath(spec.origin, "/"), stamp))
+    return found
 
 
 if __name__ == "__main__":

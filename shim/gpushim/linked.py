@@ -28,8 +28,16 @@ if TYPE_CHECKING:
     # code
     Later = dict[str, tuple[bool, str, Stamp, tuple[int, int]]]
     # ((path of each source beneath the code directory, stamp), parts, (length, how many parts) of
-    #  each piece, Later, length of all that follows)
-    Index = tuple[list[tuple[str, Stamp]], list[Part], list[tuple[int, int]], Later, int]
+    #  each piece, Later, (name, file, stamp) of each extension, length of all that follows)
+    Extension = tuple[str, str, Stamp]
+    Index = tuple[
+        list[tuple[str, Stamp]],
+        list[Part],
+        list[tuple[int, int]],
+        Later,
+        list[Extension],
+        int,
+    ]
 
 EXEC = "exec"
 CREATE = "create"
@@ -59,10 +67,12 @@ def load(code: str, command: str) -> bool:
     except OSError:
         return False
     try:
-        start, parts, pieces, later = _checked(code, file)
+        start, (_, parts, pieces, later, extensions, _) = _checked(code, file)
     except (OSError, ValueError, EOFError, TypeError):
         posix.close(file)
         return False
+    for name, path, stamp in extensions:
+        _load_extension(name, path, stamp)
     place = made = 0
     for length, count in pieces:
         # Piece by piece, since memory that is used again costs less than new.
@@ -78,8 +88,8 @@ def load(code: str, command: str) -> bool:
     return True
 
 
-def _checked(code: str, file: int) -> "tuple[int, list[Part], list[tuple[int, int]], Later]":
-    """Where what follows the index begins, and what the index says of that.
+def _checked(code: str, file: int) -> "tuple[int, Index]":
+    """Where what follows the index begins, and the index.
 
     Raises ValueError, EOFError, TypeError or OSError for what is no whole file of this interpreter,
     or not that of the sources as they are.
@@ -89,20 +99,38 @@ def _checked(code: str, file: int) -> "tuple[int, list[Part], list[tuple[int, in
     if version != sys.hexversion:
         raise ValueError("version")
     index: Index = marshal.loads(posix.pread(file, length, HEAD + own))
-    sources, parts, pieces, later, rest = index
     start = HEAD + own + length
-    if posix.fstat(file).st_size != start + rest:
+    if posix.fstat(file).st_size != start + index[-1]:
         raise ValueError("length")
-    for source, stamp in sources:
+    for source, stamp in index[0]:
         if not _is_unchanged(code, source, stamp):
             raise ValueError(source)
-    return start, parts, pieces, later
+    return start, index
 
 
 def _is_unchanged(code: str, path: str, stamp: "Stamp") -> bool:
     """Raises OSError where there is no such source."""
     source = posix.stat(f"{code}/{path}")
     return (source.st_size, source.st_mtime_ns) == stamp
+
+
+def _load_extension(name: str, path: str, stamp: "Stamp") -> None:
+    """Loads an extension module of the interpreter's, where it was when the file was made.
+
+    To find it takes as long as to load it. Whatever is amiss, it is imported as usual.
+    """
+    import _imp
+
+    try:
+        if name not in sys.modules and _is_unchanged("", path, stamp):
+            make: Any = type(sys.__spec__)
+            spec: ModuleSpec = make(name, None, origin=f"/{path}")
+            module = _imp.create_dynamic(spec)
+            module.__spec__, module.__file__ = spec, spec.origin
+            _imp.exec_dynamic(module)
+            sys.modules[name] = module
+    except (OSError, ImportError):
+        pass
 
 
 class Finder:

@@ -12,7 +12,8 @@ from types import CodeType
 import gpushim
 import pytest
 from gpushim import linked
-from gpushim.link import LATER, with_short_table
+from gpushim.linetable import with_short_table
+from gpushim.link import LATER
 
 PYTHON = "/usr/bin/python3"
 KINDS = {"create": "gpushim.create", "run": "gpushim.create", "exec": "gpushim.execute"}
@@ -102,6 +103,25 @@ def test_what_those_import_is_in_the_file_too(code: Path) -> None:
         "and type(getattr(it.__spec__, 'loader', None)).__name__ == 'SourceFileLoader'))"
     )
     assert run("-c", program).stdout.split() == ["gpushim.linked"]
+
+
+def test_an_extension_is_loaded_without_a_search(code: Path) -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(code)!r}); from gpushim.linked import load; "
+        f"assert load({str(code)!r}, 'create'); import _json, gpushim.oci.jsontext as text; "
+        "print(_json.__file__, _json.__spec__.loader is None, text.loads('[1]'))"
+    )
+    usual = "import _json; print(getattr(_json, '__file__', ''))"
+    file = run("-c", usual).stdout.strip()
+    if not file:
+        assert run("-c", program.replace("_json.__file__", "''")).returncode == 0
+        return
+    assert run("-c", program).stdout.strip() == f"{file} True [1]"
+    # Where it is another file by now, it is found as usual.
+    linked_file = next((code / "gpushim/__pycache__").glob("create.*.linked"))
+    data = linked_file.read_bytes()
+    linked_file.write_bytes(data.replace(file[1:].encode(), b"x" * len(file[1:])))
+    assert run("-c", program).stdout.strip() == f"{file} False [1]"
 
 
 def test_a_source_that_changed_is_not_passed_over(code: Path) -> None:

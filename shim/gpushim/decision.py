@@ -43,8 +43,16 @@ class Given:
         self.variables: dict[str, str] = {}
 
 
-def note(given: Given) -> list[dict[str, object]]:
-    """The granted devices with their device numbers, as kept beside the spec for a later restore.
+def note(given: Given) -> dict[str, object]:
+    """What is kept beside the spec for a later restore: devices and lease, each if there is one."""
+    kept: dict[str, object] = {"grant": _devices(given)}
+    if given.lease is not None:
+        kept["lease"] = given.lease.to_json()
+    return kept
+
+
+def _devices(given: Given) -> list[dict[str, object]]:
+    """The granted devices with their device numbers.
 
     For a MIG device index, minor and device are those of its GPU, and "nodes" has those of its
     instances.

@@ -7,6 +7,7 @@ code is that interpreter's own. CODE is the directory that holds the package.
 from __future__ import annotations
 
 import ast
+import errno
 import importlib
 import importlib.util
 import marshal
@@ -94,7 +95,10 @@ _PIECE = 32 << 10
 
 
 class Bare(ast.NodeTransformer):
-    """Takes out what only a type checker reads."""
+    """Takes out what only a type checker reads, and errno: its numbers take its place.
+
+    To make that module, with all the numbers that there are, takes as long as to make five of ours.
+    """
 
     def visit_arg(self, node: ast.arg) -> ast.arg:
         node.annotation = None
@@ -110,14 +114,32 @@ class Bare(ast.NodeTransformer):
             return None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | None:
+    def visit_Import(self, node: ast.Import) -> ast.Import | None:
+        return None if node.names[0].name == "errno" else node
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> ast.ImportFrom | list[ast.Assign] | None:
+        if node.module == "errno":
+            return [ast.copy_location(_assigned(alias.name), node) for alias in node.names]
         return None if node.module == "__future__" else node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if isinstance(node.value, ast.Name) and node.value.id == "errno":
+            return ast.copy_location(ast.Constant(getattr(errno, node.attr)), node)
+        self.generic_visit(node)
+        return node
 
     def visit_If(self, node: ast.If) -> ast.If | None:
         if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
             return None
         self.generic_visit(node)
         return node
+
+
+def _assigned(name: str) -> ast.Assign:
+    """NAME = its number."""
+    target = ast.Name(name, ast.Store())
+    made = ast.Assign([target], ast.Constant(getattr(errno, name)), lineno=0)
+    return ast.fix_missing_locations(made)
 
 
 class Recorder:

@@ -105,6 +105,16 @@ def test_what_those_import_is_in_the_file_too(code: Path) -> None:
     assert run("-c", program).stdout.split() == ["gpushim.linked"]
 
 
+def test_numbers_stand_in_place_of_errno(code: Path) -> None:
+    program = (
+        f"import sys; sys.path.insert(0, {str(code)!r}); from gpushim.linked import load; "
+        f"assert load({str(code)!r}, 'create'); there = 'errno' in sys.modules; "
+        "import errno, gpushim.errors as errors, gpushim.oci.rootfs as rootfs; "
+        "print(there, errors.why(OSError(errno.EISDIR, '')), rootfs.ENOTDIR == errno.ENOTDIR)"
+    )
+    assert run("-c", program).stdout.strip() == "False it is a folder True"
+
+
 def test_an_extension_is_loaded_without_a_search(code: Path) -> None:
     program = (
         f"import sys; sys.path.insert(0, {str(code)!r}); from gpushim.linked import load; "

@@ -23,6 +23,8 @@ _SIZES = (
     "memory.swap.max",
     "memory.zswap.max",
 )
+# Seen with systemd 262 and runc 1.3, which tells it nothing of these.
+_NOT_KEPT = ("memory.oom.group", "memory.zswap.max", "memory.zswap.writeback")
 
 
 def add_unified(limits: Limits, present: Present, settings: Settings, cgroups: Cgroups) -> None:
@@ -45,6 +47,7 @@ def add_unified(limits: Limits, present: Present, settings: Settings, cgroups: C
                 )
         elif cgroups.has_file(file):
             _add_file(limits, file, value)
+            _warn_of_loss(limits, present, file)
         else:
             limits.warnings.append(
                 f"{_KEY} {file} is not applied: this kernel's groups have no such file."
@@ -63,6 +66,15 @@ def _add_file(limits: Limits, file: str, value: str) -> None:
         value = "max" if number < 0 else str(number)
     limits.edits.resources.setdefault("unified", {})[file] = value
     limits.said.add(limit_of(file))
+
+
+def _warn_of_loss(limits: Limits, present: Present, file: str) -> None:
+    """A cgroupsPath in three parts is a unit of systemd's, which writes what it knows again."""
+    if file in _NOT_KEPT and not present.cgroup.startswith("/") and present.cgroup.count(":") == 2:
+        limits.warnings.append(
+            f"{_KEY} {file} lasts until the next 'systemctl daemon-reload' at the longest: systemd "
+            "manages the container's cgroup, and writes a value of its own there."
+        )
 
 
 def _add_classic(limits: Limits, present: Present, cgroups: Cgroups, file: str, value: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gpushim.limits.present import Present
 
 from tests.unit.limits.deciding import Host, decided
 
@@ -87,6 +88,24 @@ def test_memory_is_a_number_for_the_runtime(file: str, value: str, plain: str) -
     """The kernel reads 128m, but runc reads such files itself where systemd has to set them."""
     found = decided({}, {"limits.unified": {file: value}}, host=Host(2, ["memory", "hugetlb"]))
     assert found.edits.resources == {"unified": {file: plain}}
+
+
+@pytest.mark.parametrize(
+    ("file", "cgroup", "is_lost"),
+    [
+        ("memory.oom.group", "system.slice:docker:a", True),
+        ("memory.zswap.writeback", ":libpod:a", True),
+        ("memory.oom.group", "/docker/a", False),
+        ("memory.oom.group", "", False),
+        ("memory.high", "system.slice:docker:a", False),
+    ],
+)
+def test_what_systemd_writes_again(file: str, cgroup: str, is_lost: bool) -> None:
+    present = Present({})
+    present.cgroup = cgroup
+    found = decided({}, {"limits.unified": {file: "0"}}, present=present)
+    assert found.edits.resources == {"unified": {file: "0"}}
+    assert [file in text and "daemon-reload" in text for text in found.warnings] == [True] * is_lost
 
 
 def test_no_number_of_bytes() -> None:

@@ -21,7 +21,7 @@ def rig(request: pytest.FixtureRequest, suite: str, cgroups: Kind = "host") -> R
     """The session's rig of a suite; it is started by whoever asks first.
 
     The test is skipped, with the reason, where this machine can't have one, and fails where nothing
-    may be skipped. Tests that ask are to be in the xdist group "rigs".
+    may be skipped. Tests that ask are to be in the xdist group "rigs", or "guest" if it is one.
     """
     started = request.config.stash.setdefault(_STARTED, {})
     key = suite, cgroups

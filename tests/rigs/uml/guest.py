@@ -32,7 +32,14 @@ class Guest(Rig):
         self._console = self.work / "console.log"
         self._line = Line(self._trouble)
 
+    def boot(self) -> None:
+        """Start it as ``start`` does, but without Docker and gpushim."""
+        self._boot(roots.root(self.suite))
+
     def _boot(self, lower: Path) -> None:
+        kernel = roots.root(_KERNEL)
+        if not (kernel / "usr/bin/linux.uml").exists():
+            raise images.ImageUnavailable("there is no user-mode Linux for this processor")
         for name in _INSIDE:
             shutil.copy(_HERE / name, self.shared / name)
             (self.shared / name).chmod(0o755)
@@ -42,7 +49,7 @@ class Guest(Rig):
                 [
                     *("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork"),
                     *("--net", "--kill-child", "--propagation", "private"),
-                    *("/bin/sh", str(_HERE / "outside.sh"), str(roots.root(_KERNEL)), str(lower)),
+                    *("/bin/sh", str(_HERE / "outside.sh"), str(kernel), str(lower)),
                     *(str(self.work), _MEMORY, str(line)),
                 ],
                 env={"PATH": PATH},

@@ -29,6 +29,6 @@ mount -n --bind "$work/shared" "$here/tmp/shared"
 
 # What hostfs shows of the guest's root is what this chroot has.
 exec chroot "$here" /usr/bin/env -i HOME=/tmp TMPDIR=/tmp /usr/bin/linux.uml \
-  "mem=$memory" umid=guest uml_dir=/tmp/ seccomp=on \
+  "mem=$memory" umid=guest uml_dir=/tmp/ seccomp=auto \
   con=null con0=null,fd:1 ssl=null "ssl0=fd:$line" quiet panic=-1 noreboot \
   root=none rootfstype=hostfs rootflags=/ ro init=/tmp/shared/boot.sh -- "$work"

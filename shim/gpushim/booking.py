@@ -125,7 +125,9 @@ def _choose(
         from gpushim.allocate.queue import choose_in_turn
 
         terms = _terms(snapshot, places, reading, book.leases)
-        found = choose_in_turn(wish, tickets or [], others, terms, book.alive, preferred)
+        found = choose_in_turn(wish, [], others, terms, book.alive, preferred)
+        if tickets and not _is_its_own(found, preferred):
+            found = choose_in_turn(wish, tickets, others, terms, book.alive, preferred)
     else:
         found = choose(
             wish,
@@ -146,6 +148,13 @@ def _choose(
     book.put(lease)
     _sweep(book, lease)
     return found, lease
+
+
+def _is_its_own(found: Choice | Refusal, preferred: list[str]) -> bool:
+    """Whether it is what the container had: one that is started again need not stand in line."""
+    if not isinstance(found, Choice) or not preferred:
+        return False
+    return all(booking.uuid in preferred for _, _, booking in found.bookings)
 
 
 def _sweep(book: Book, own: Lease) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -61,6 +62,13 @@ def all_three(here: Here) -> Iterator[Machine3]:
     made.close()
 
 
+def until(what: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
 def test_each_has_its_own(all_three: Machine3) -> None:
     """Containers that really run, and can open what they have booked and nothing else."""
     machine = all_three.here.machine
@@ -104,6 +112,7 @@ def test_what_one_gives_back_another_gets(all_three: Machine3) -> None:
     assert f"0 to 7 are held by {bundle.name[:12]}" in all_three.here.refused(ONE)
     # Nobody calls delete. Root can tell what has ended, whatever processes there are.
     os.kill(alice.init(bundle), signal.SIGKILL)
+    until(lambda: all_three.owners() == [])
     all_three.here.delete(all_three.here.created(EIGHT))
     taken = bob.created(SLEEP, EIGHT)
     assert {uid for uid, _ in all_three.owners()} == {BOB}

@@ -141,10 +141,10 @@ def _choose(
     if not isinstance(found, Choice):
         return found
     lease = _lease(asker, found, config)
-    if lease.labels or config.text("allocate.max-gpus"):
+    if (lease.labels or config.text("allocate.max-gpus")) and not wish.every():
         from gpushim.maximum import check_maximum
 
-        check_maximum(book, wish, found, config, others, lease.labels)
+        check_maximum(book, lease, request.sources["devices"], config, others)
     book.put(lease)
     _sweep(book, lease)
     return found, lease

@@ -27,7 +27,8 @@ def redeemed(
 ) -> tuple[Choice, Lease] | None:
     """What a ticket holds, as this container's own; None if it asks like any other.
 
-    lease_of: makes the container's lease. Raises Unavailable for devices that have gone.
+    lease_of: makes the container's lease. Raises Unavailable for devices that have gone, and
+    GpushimError for more of them than those of its label may have; the ticket stays good then.
     """
     call = asker.call
     container_id = call.invocation.container_id
@@ -45,5 +46,10 @@ def redeemed(
     choice = Choice([(*devices[booking.uuid], booking) for booking in kept.bookings], [])
     lease = lease_of(choice)
     lease.ticket = ticket.id
+    if lease.labels:
+        from gpushim.maximum import check_maximum
+
+        others = [other for other in book.leases if other is not kept]
+        check_maximum(book, lease, f"ticket {ticket.id}", snapshot.config, others)
     hand_over(book, call.places, ticket, kept, lease)
     return choice, lease

@@ -66,7 +66,7 @@ def changed(directory: Path, text: str, record: DockerRecord | None) -> str:
     found.root = "/bundle/rootfs"
     request, _ = read_request(asked, configured())
     assert request is not None
-    grant = grant_named(request, GPUS, {})
+    grant = grant_named(request, GPUS)
     edits = Edits()
     edits.bind_devices = found.user_namespace
     device_edits(edits, "/dev", {name: facts(name) for name in needed_nodes(grant)})

@@ -141,7 +141,7 @@ def _pick(
 
 def _named(wish: Wish, gpus: Sequence[Gpu], table: Table) -> Choice | Refusal:
     """The devices that the request names, or all that there are."""
-    found = grant_named(wish.request, gpus, {})
+    found = grant_named(wish.request, gpus)
     uuids = set(found.uuids())
     slots = [slot for slot in table.slots if slot.uuid in uuids]
     fit = [slot for slot in slots if not misfit(slot, wish)]

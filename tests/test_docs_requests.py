@@ -29,9 +29,10 @@ from gpushim.host.model import Gpu
 from gpushim.inject.compat import find_compat
 from gpushim.inject.container import Container
 from gpushim.inject.gpus import device_edits, needed_nodes
+from gpushim.observe.cgroups import Reading
 from gpushim.oci.edits import Edits, Mount
 from gpushim.oci.rootfs import RootFs
-from gpushim.request import keys, nvidia
+from gpushim.request import extras, keys, nvidia
 from gpushim.request.dockerrecord import DeviceRequest, DockerRecord
 from gpushim.request.gather import Asked
 from gpushim.request.read import read_request
@@ -217,6 +218,10 @@ def test_explain_of_a_granted_container() -> None:
         Mount("/etc/OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors/nvidia.icd", []),
     ]
     edits.remove_hooks.append("nvidia-container-runtime-hook")
+    group = Reading()
+    group.memory, group.memory_limit = 9_340_000_000, 64 << 30
+    group.processors, group.cpu_seconds = 16.0, 8125.3
+    group.pids, group.cpus, group.memory_nodes = 41, list(range(64)), [0, 1]
     assert lines == tell(
         {
             "id": lines[0].split()[1],
@@ -226,6 +231,7 @@ def test_explain_of_a_granted_container() -> None:
             "request": request.to_json(),
             "grant": grant.to_json(),
             "edits": edits.to_json(),
+            "cgroup": group.to_json(),
             "notes": [
                 "/etc/ld.so.conf.d/00-gpushim.conf was written, for ldconfig in the container.",
                 "The driver's libraries were merged into /etc/ld.so.cache.",
@@ -280,8 +286,12 @@ def test_the_table_of_keys() -> None:
 
 def test_every_variable_is_told_of() -> None:
     named = set(re.findall(r"\b(?:NVIDIA|CUDA)_[A-Z_]+", REQUESTS.read_text()))
-    known = {value for name, value in vars(nvidia).items() if is_variable(name, value)}
-    assert known.union(nvidia.FEATURES, ["NVIDIA_DISABLE_REQUIRE"]) <= named
+    known = {
+        value
+        for name, value in {**vars(nvidia), **vars(extras)}.items()
+        if is_variable(name, value)
+    }
+    assert known.union(extras.FEATURES, ["NVIDIA_DISABLE_REQUIRE"]) <= named
 
 
 def is_variable(name: str, value: object) -> bool:

@@ -45,8 +45,10 @@ def engine_of(root: str, annotations: dict[str, str]) -> str:
         return "docker"
     if annotations.get("io.container.manager") == "libpod":
         return "podman"
-    if any(name.startswith("io.kubernetes.cri-o.") for name in annotations):
+    # A container may have thousands.
+    named = [name for name in annotations if name.startswith("io.kubernetes.cri")]
+    if any(name.startswith("io.kubernetes.cri-o.") for name in named):
         return "cri-o"
-    if any(name.startswith("io.kubernetes.cri.") for name in annotations):
+    if any(name.startswith("io.kubernetes.cri.") for name in named):
         return "containerd"
     return "containerd" if "/containerd/" in root else ""

@@ -143,6 +143,6 @@ def _keep_reason(call: Call, warnings: list[str]) -> None:
     name = call.log.fields.get("name", "")
     data = {"name": name, "sentence": " ".join(warnings), "hint": "", "runs": True}
     try:
-        refusals.write(call.places.refusals, call.invocation.container_id, data)
+        refusals.write(call.own.refusals, call.invocation.container_id, data)
     except OSError:
         pass  # the log has it

@@ -7,7 +7,6 @@ import time
 
 from gpushim.allocate.book import open_book
 from gpushim.allocate.choose import Choice, choose
-from gpushim.allocate.grant import Unavailable
 from gpushim.allocate.lease import Lease
 from gpushim.allocate.wish import wish_of
 from gpushim.errors import GpushimError
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from gpushim.asker import Asker
     from gpushim.config import Config
     from gpushim.host.deviceuse import Reading
-    from gpushim.host.model import Gpu, MigDevice
     from gpushim.places import Places
     from gpushim.request.request import Request
     from gpushim.snapshot import Snapshot
@@ -81,9 +79,13 @@ def _look(snapshot: Snapshot, request: Request, asker: Asker) -> tuple[Choice, L
             former = book.former(call.invocation.container_id, asker.state_root)
             if former is None or not book.alive(former):
                 if "ticket" in request.keys:
-                    redeemed = _redeemed(book, snapshot, request, asker)
-                    if redeemed is not None:
-                        return redeemed
+                    from gpushim.redeeming import redeemed
+
+                    had = redeemed(
+                        book, snapshot, request, asker, lambda got: _lease(asker, got, config)
+                    )
+                    if had is not None:
+                        return had
                 return _choose(book, snapshot, request, asker, former, reading)
             call.log.warnings += book.said
         if time.monotonic() > until:
@@ -123,7 +125,9 @@ def _choose(
         from gpushim.allocate.queue import choose_in_turn
 
         terms = _terms(snapshot, places, reading, book.leases)
-        found = choose_in_turn(wish, tickets or [], others, terms, book.alive, preferred)
+        found = choose_in_turn(wish, [], others, terms, book.alive, preferred)
+        if tickets and not _is_its_own(found, preferred):
+            found = choose_in_turn(wish, tickets, others, terms, book.alive, preferred)
     else:
         found = choose(
             wish,
@@ -136,12 +140,21 @@ def _choose(
     asker.call.log.warnings += book.said
     if not isinstance(found, Choice):
         return found
-    limited = _limited_labels(asker, config)
-    _check_limits(book, wish, found, config, others, limited)
-    lease = _lease(asker, found, limited)
+    lease = _lease(asker, found, config)
+    if (lease.labels or config.text("allocate.max-gpus")) and not wish.every():
+        from gpushim.maximum import check_maximum
+
+        check_maximum(book, lease, request.sources["devices"], config, others)
     book.put(lease)
     _sweep(book, lease)
     return found, lease
+
+
+def _is_its_own(found: Choice | Refusal, preferred: list[str]) -> bool:
+    """Whether it is what the container had: one that is started again need not stand in line."""
+    if not isinstance(found, Choice) or not preferred:
+        return False
+    return all(booking.uuid in preferred for _, _, booking in found.bookings)
 
 
 def _sweep(book: Book, own: Lease) -> None:
@@ -202,33 +215,6 @@ def _terms(
     return terms
 
 
-def _redeemed(
-    book: Book, snapshot: Snapshot, request: Request, asker: Asker
-) -> tuple[Choice, Lease] | None:
-    """What a ticket holds, as this container's own; None if it asks like any other."""
-    from gpushim.allocate.tickets import redeem
-
-    call = asker.call
-    container_id = call.invocation.container_id
-    ticket = request.keys["ticket"]
-    kept = redeem(book, call.places, ticket, container_id, asker.state_root, asker.name)
-    if kept is None:
-        return None
-    devices: dict[str, tuple[Gpu, MigDevice | None]] = {}
-    for gpu in snapshot.inventory.gpus:
-        devices[gpu.uuid] = (gpu, None)
-        devices.update({mig.uuid: (gpu, mig) for mig in gpu.mig_devices})
-    gone = [booking.uuid for booking in kept.bookings if booking.uuid not in devices]
-    if gone:
-        raise Unavailable(f"The ticket {ticket} holds {', '.join(gone)}, which is not here now.")
-    choice = Choice([(*devices[booking.uuid], booking) for booking in kept.bookings], [])
-    lease = _lease(asker, choice, _limited_labels(asker, snapshot.config))
-    lease.ticket = ticket
-    book.put(lease)
-    book.drop(kept)
-    return choice, lease
-
-
 def _names(directory: str) -> list[str]:
     try:
         return posix.listdir(directory)
@@ -252,40 +238,7 @@ def _limited_labels(asker: Asker, config: Config) -> dict[str, str]:
     return {name: value for name, value in asker.labels.items() if name in limits}
 
 
-def _check_limits(
-    book: Book,
-    wish: Wish,
-    found: Choice,
-    config: Config,
-    others: list[Lease],
-    labels: dict[str, str],
-) -> None:
-    """Raises GpushimError for more than one container, or those of one label, may have."""
-    if wish.every():
-        return
-    source = wish.request.sources["devices"]
-    most = config.text("allocate.max-gpus")
-    if most and len(found.bookings) > int(most):
-        raise GpushimError(
-            f"{len(found.bookings)} GPUs were asked for by {source}, but a container may have "
-            f"{most} here (allocate.max-gpus).",
-            "Ask for fewer.",
-        )
-    limits = config.values["allocate.max-per-label"]
-    for name, value in labels.items():
-        mine = [lease for lease in others if lease.labels.get(name) == value]
-        has = sum(len(lease.bookings) for lease in mine if book.alive(lease))
-        allowed = int(limits[name]) if isinstance(limits, dict) else 0
-        if has + len(found.bookings) > allowed:
-            raise GpushimError(
-                f"{len(found.bookings)} GPUs were asked for by {source}, but containers with the "
-                f"label {name}={value} may have {allowed} together and have {has} "
-                "(allocate.max-per-label).",
-                "Wait until one of them has ended, or ask for fewer.",
-            )
-
-
-def _lease(asker: Asker, found: Choice, labels: dict[str, str]) -> Lease:
+def _lease(asker: Asker, found: Choice, config: Config) -> Lease:
     call = asker.call
     lease = Lease(
         call.invocation.container_id,
@@ -300,7 +253,7 @@ def _lease(asker: Asker, found: Choice, labels: dict[str, str]) -> Lease:
     lease.cgroup = asker.cgroup
     lease.boot = boot_id()
     lease.since = int(time.time())
-    lease.labels = labels
+    lease.labels = _limited_labels(asker, config)
     return lease
 
 

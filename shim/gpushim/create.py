@@ -78,7 +78,7 @@ def _keep(call: Call, bundle: Bundle, given: Given, text: str) -> None:
     decision.keep(call, bundle, given)
     call.log.step("record")
     try:
-        store(bundle, text, {"grant": decision.note(given)})
+        store(bundle, text, decision.note(given))
     except GpushimError:
         decision.drop(call)
         raise

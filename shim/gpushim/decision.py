@@ -43,8 +43,16 @@ class Given:
         self.variables: dict[str, str] = {}
 
 
-def note(given: Given) -> list[dict[str, object]]:
-    """The granted devices with their device numbers, as kept beside the spec for a later restore.
+def note(given: Given) -> dict[str, object]:
+    """What is kept beside the spec for a later restore: devices and lease, each if there is one."""
+    kept: dict[str, object] = {"grant": _devices(given)}
+    if given.lease is not None:
+        kept["lease"] = given.lease.to_json()
+    return kept
+
+
+def _devices(given: Given) -> list[dict[str, object]]:
+    """The granted devices with their device numbers.
 
     For a MIG device index, minor and device are those of its GPU, and "nodes" has those of its
     instances.
@@ -73,7 +81,7 @@ def keep(call: Call, bundle: Bundle, given: Given) -> None:
 
     Request, grant and edits are those that were noted for the log.
     """
-    places = call.places
+    places = call.own
     records.collect(places.containers)
     data = {
         "name": call.log.fields.get("name", ""),
@@ -108,7 +116,7 @@ def keep(call: Call, bundle: Bundle, given: Given) -> None:
 
 def drop(call: Call) -> None:
     """Drops the record of a container of this name, if there is one."""
-    records.remove(call.places.containers, call.invocation.container_id, state_root_of(call))
+    records.remove(call.own.containers, call.invocation.container_id, state_root_of(call))
 
 
 def state_root_of(call: Call) -> str:

@@ -57,8 +57,9 @@ def execute(call: Call) -> None:
 
 
 def _record(call: Call) -> Record | None:
-    directory, container_id = call.places.containers, call.invocation.container_id
-    return records.find(directory, container_id, state_root_of(call))
+    container_id, state_root = call.invocation.container_id, state_root_of(call)
+    found = records.find(call.places.containers, container_id, state_root)
+    return found or records.find(call.own.containers, container_id, state_root)
 
 
 def add_variables(text: str, record: Record) -> str:

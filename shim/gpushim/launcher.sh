@@ -205,6 +205,12 @@ asks() {
         -e '\u004' -e '\u005' -e '\u006' -e '\u007' -- "$@" 2>/dev/null
 }
 
+# Whether a container of this name was given something, by root or by a user of a rootless engine.
+on_record() {
+    [ "$_container" ] || return 1
+    [ -d "$_containers/$_container" ] && return
+    [ "$XDG_RUNTIME_DIR" ] && [ -d "$XDG_RUNTIME_DIR/gpushim/containers/$_container" ]
+}
 # Docker's record of this container in a data root.
 set_record() {
     [ -f "$1/containers/$_container/hostconfig.json" ] && _record=$1/containers/$_container
@@ -269,14 +275,14 @@ create | run)
     # Status 1 is a clear no, but an earlier container of this name may still be on record; 2 is a
     # file that cannot be read, which the low-level runtime tells best if it is the spec.
     case $_answer in
-    1) { [ "$_container" ] && [ -d "$_containers/$_container" ]; } || exec "$low_level" "$@" ;;
+    1) on_record || exec "$low_level" "$@" ;;
     2) [ -r "$_spec" ] || exec "$low_level" "$@" ;;
     esac
     ;;
 restore) [ -e "$_bundle/config.json.gpushim" ] || exec "$low_level" "$@" ;;
 exec)
     # Without a process file runc takes the environment from the spec, where it is right already.
-    { [ "$_process" ] && [ -d "$_containers/$_container" ]; } || exec "$low_level" "$@"
+    { [ "$_process" ] && on_record; } || exec "$low_level" "$@"
     ;;
 *) exec "$low_level" "$@" ;;
 esac

@@ -2,9 +2,9 @@
 
 Finding, checking and opening each module by itself takes a good part of gpushim's time in a
 create, so install has `gpushim.link` put their code objects into one file for each kind of call.
-Modules that many containers need and not all are in it as bytes that nobody looks at until they
-are imported. It is used only while every source file is as it was then; without it, or with another
-interpreter, modules are imported as usual.
+Modules that many containers need and not all are in it, too, and are read when they are imported.
+It is used only while every source file is as it was then; without it, or with another interpreter,
+modules are imported as usual.
 
 Annotations are not postponed here, which would load another module.
 """
@@ -20,14 +20,33 @@ if TYPE_CHECKING:
     from types import CodeType, ModuleType
     from typing import Any
 
-    # (module name, whether it is a package, path of its source beneath the code directory,
-    #  (size, mtime in nanoseconds) of that, code object)
-    Part = tuple[str, bool, str, tuple[int, int], CodeType]
-    # module name -> the same without the name, the code object marshalled
-    Later = dict[str, tuple[bool, str, tuple[int, int], bytes]]
+    # (size, mtime in nanoseconds) of a source
+    Stamp = tuple[int, int]
+    # (module name, whether it is a package, path of its source beneath the code directory)
+    Part = tuple[str, bool, str]
+    # module name -> whether it is a package, path, stamp, (place behind the index, length) of its
+    # code
+    Later = dict[str, tuple[bool, str, Stamp, tuple[int, int]]]
+    # ((path of each source beneath the code directory, stamp), parts, (length, how many parts) of
+    #  each piece, Later, (name, file, stamp) of each extension, length of all that follows)
+    Extension = tuple[str, str, Stamp]
+    Index = tuple[
+        list[tuple[str, Stamp]],
+        list[Part],
+        list[tuple[int, int]],
+        Later,
+        list[Extension],
+        int,
+    ]
 
 EXEC = "exec"
 CREATE = "create"
+
+# The file begins with three numbers of four bytes: the interpreter's version, the length of this
+# module's code, which `entry` takes from there, and that of the index, which comes next. Behind it
+# are the pieces: each is a tuple of code objects, marshalled.
+NUMBER = 4
+HEAD = 3 * NUMBER
 
 
 def path_of(code: str, kind: str) -> str:
@@ -44,30 +63,74 @@ def load(code: str, command: str) -> bool:
     gc.disable()
     try:
         path = path_of(code, EXEC if command == EXEC else CREATE)
-        descriptor = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
-        try:
-            data = posix.read(descriptor, posix.fstat(descriptor).st_size)
-        finally:
-            posix.close(descriptor)
-        version, parts, later = marshal.loads(data)
-        if version != sys.hexversion:
-            return False
-        for part in parts:
-            if not _is_unchanged(code, part[2], part[3]):
-                return False
-    except (OSError, ValueError, EOFError, TypeError, IndexError):
+        file = posix.open(path, posix.O_RDONLY | posix.O_CLOEXEC)
+    except OSError:
         return False
-    for part in parts:
-        _make(code, part)
+    try:
+        start, (_, parts, pieces, later, extensions, _) = _checked(code, file)
+    except (OSError, ValueError, EOFError, TypeError):
+        posix.close(file)
+        return False
+    for name, path, stamp in extensions:
+        _load_extension(name, path, stamp)
+    place = made = 0
+    for length, count in pieces:
+        # Piece by piece, since memory that is used again costs less than new.
+        bodies = marshal.loads(posix.pread(file, length, start + place))
+        place += length
+        for number in range(count):
+            _make(code, parts[made + number], bodies[number])
+        made += count
     if later:
-        sys.meta_path.insert(0, Finder(code, later))
+        sys.meta_path.insert(0, Finder(code, later, file, start))
+    else:
+        posix.close(file)
     return True
 
 
-def _is_unchanged(code: str, path: str, stamp: "tuple[int, int]") -> bool:
+def _checked(code: str, file: int) -> "tuple[int, Index]":
+    """Where what follows the index begins, and the index.
+
+    Raises ValueError, EOFError, TypeError or OSError for what is no whole file of this interpreter,
+    or not that of the sources as they are.
+    """
+    head = posix.read(file, HEAD)
+    version, own, length = (int.from_bytes(head[at : at + NUMBER], "little") for at in (0, 4, 8))
+    if version != sys.hexversion:
+        raise ValueError("version")
+    index: Index = marshal.loads(posix.pread(file, length, HEAD + own))
+    start = HEAD + own + length
+    if posix.fstat(file).st_size != start + index[-1]:
+        raise ValueError("length")
+    for source, stamp in index[0]:
+        if not _is_unchanged(code, source, stamp):
+            raise ValueError(source)
+    return start, index
+
+
+def _is_unchanged(code: str, path: str, stamp: "Stamp") -> bool:
     """Raises OSError where there is no such source."""
     source = posix.stat(f"{code}/{path}")
     return (source.st_size, source.st_mtime_ns) == stamp
+
+
+def _load_extension(name: str, path: str, stamp: "Stamp") -> None:
+    """Loads an extension module of the interpreter's, where it was when the file was made.
+
+    To find it takes as long as to load it. Whatever is amiss, it is imported as usual.
+    """
+    import _imp
+
+    try:
+        if name not in sys.modules and _is_unchanged("", path, stamp):
+            make: Any = type(sys.__spec__)
+            spec: ModuleSpec = make(name, None, origin=f"/{path}")
+            module = _imp.create_dynamic(spec)
+            module.__spec__, module.__file__ = spec, spec.origin
+            _imp.exec_dynamic(module)
+            sys.modules[name] = module
+    except (OSError, ImportError):
+        pass
 
 
 class Finder:
@@ -76,11 +139,13 @@ class Finder:
     A finder and loader as importlib.abc has them; what it does not find is for the usual ones.
     """
 
-    __slots__ = ("code", "later")
+    __slots__ = ("code", "file", "later", "start")
 
-    def __init__(self, code: str, later: "Later") -> None:
+    def __init__(self, code: str, later: "Later", file: int, start: int) -> None:
         self.code = code
         self.later = later
+        self.file = file
+        self.start = start
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
@@ -105,12 +170,14 @@ class Finder:
         """None has the import system make it."""
 
     def exec_module(self, module: "ModuleType") -> None:
-        exec(marshal.loads(self.later[module.__name__][3]), module.__dict__)
+        place, length = self.later[module.__name__][3]
+        body = marshal.loads(posix.pread(self.file, length, self.start + place))
+        exec(body, module.__dict__)
 
 
-def _make(code: str, part: "Part") -> None:
+def _make(code: str, part: "Part", body: "CodeType") -> None:
     """Makes one module; those that it imports came before it, so its imports find them made."""
-    name, is_package, path, _, body = part
+    name, is_package, path = part
     if name in sys.modules:
         return
     parent, _, last = name.rpartition(".")

@@ -44,6 +44,13 @@ class Call:
         self.log = Log(append_line)
         self.log.path = places.default_log_file
 
+    @property
+    def own(self) -> Places:
+        """Where this user's records of containers are: at `places` for root."""
+        from gpushim.host.statefiles import own_places
+
+        return own_places(self.places)
+
 
 def main(words: list[str]) -> NoReturn:
     """words: root, low-level runtime, its family, /proc stat line, =LC_CTYPE or "", arguments."""
@@ -120,7 +127,7 @@ def _keep_refusal(call: Call, error: GpushimError) -> None:
         "bundle": call.invocation.bundle,
     }
     try:
-        refusals.write(call.places.refusals, call.invocation.container_id, data)
+        refusals.write(call.own.refusals, call.invocation.container_id, data)
     except OSError:
         pass  # the sentence itself reaches the engine
 

@@ -31,7 +31,8 @@ from .oci import jsontext
 from .oci.enginelog import append_line
 from .oci.files import make_directories, write_whole
 from .places import Places
-from .snapshot import FORMAT, Snapshot, keep_config, now, partial_path
+from .renew import partial_path
+from .snapshot import FORMAT, Snapshot, keep_config, now
 
 _ROUNDS = 3
 _SETTLE_SECONDS = 0.1

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from gpushim.allocate.book import every, open_book
+from gpushim.records import start_time
 
 from tests.fakehost import GpuSpec
 from tests.harness import Bundle, Runtime
@@ -190,6 +193,48 @@ def test_restore_of_a_container_with_gpus(checkpointed: Checkpointed) -> None:
     assert gpu.uuid in line["msg"]
     assert "is not here" in line["msg"]
     assert len(checkpointed.calls()) == 2
+
+
+def test_restored_gpus_are_booked_as_they_were(
+    checkpointed: Checkpointed, make_bundle: MakeBundle
+) -> None:
+    """The restored container holds them, and whoever has got them meanwhile keeps them."""
+    runtime, machine = checkpointed.runtime, checkpointed.machine
+    bundle = make_bundle("busybox", probe(["exit", "0"]), env=["GPUSHIM_GPUS=device=3,5"])
+    bundle.config["annotations"] = {"gpushim.mode": "exclusive"}
+    bundle.write()
+    assert runtime.create(bundle, id="c2").status == 0
+    (first,) = (each for each in every(machine.places) if each.id == "c2")
+    assert {each.mode for each in first.bookings} == {"exclusive"}
+
+    # The stand-in for runc has ended, and with it the container; another takes one of its GPUs.
+    stand_in = subprocess.Popen(["sleep", "100"])
+    try:
+        other = make_bundle("busybox", probe(["exit", "0"]), env=["GPUSHIM_GPUS=device=5"])
+        runtime.create(other, id="c3").check()
+        _keep_alive(machine, "c3", stand_in.pid)
+        result = runtime.call("restore", "--bundle", bundle.path, "c2")
+        assert result.status == 1
+        assert f"{machine.host.gpus[5].uuid} (exclusive), and c3 has it now" in result.stderr
+        before = len(checkpointed.calls())
+    finally:
+        stand_in.kill()
+        stand_in.wait()
+    runtime.call("restore", "--bundle", bundle.path, "c2").check()
+    assert len(checkpointed.calls()) == before + 1
+    (again,) = (each for each in every(machine.places) if each.id == "c2")
+    assert again.creator != first.creator
+    assert [each.to_json() for each in again.bookings] == [
+        each.to_json() for each in first.bookings
+    ]
+
+
+def _keep_alive(machine: Machine, container: str, pid: int) -> None:
+    """Have a lease's creator be a process that lives, as it is while runc is at work."""
+    (lease,) = (each for each in every(machine.places) if each.id == container)
+    lease.creator = (pid, start_time(pid))
+    with open_book(machine.places) as book:
+        book.put(lease)
 
 
 def test_restore_without_a_grant(checkpointed: Checkpointed, make_bundle: MakeBundle) -> None:

@@ -204,3 +204,22 @@ def test_the_engines_shim_is_killed(crowd: Crowd) -> None:
     until(lambda: not crowd.leases(containers[0]))
     assert crowd.gpus(containers[1]) == was
     assert sorted([*was, *crowd.gpus(crowd.start("--gpus=4"))]) == list(range(8))
+
+
+def test_as_many_as_those_of_a_label_may_have(
+    dgx: Machine, engine: PrivateDockerd, crowd: Crowd
+) -> None:
+    """Also with a ticket, which stays good for whoever may redeem it."""
+    dgx.configure("[allocate.max-per-label]\nteam = 3\n")
+    try:
+        crowd.start("--gpus=2", "--label=team=red")
+        said = crowd.refused("--gpus=2", "--label=team=red")
+        assert "containers with the label team=red may have 3 together and have 2" in said
+        assert len(crowd.gpus(crowd.start("--gpus=2", "--label=team=blue"))) == 2
+        assert len(crowd.gpus(crowd.start("--gpus=2", "--label=other=red"))) == 2
+        ticket = ctl(dgx, "reserve", "--gpus", "2").stdout.strip()
+        said = crowd.refused(f"--label=gpushim.ticket={ticket}", "--label=team=red")
+        assert f"2 GPUs were asked for by ticket {ticket}, but containers with the label" in said
+        assert len(crowd.gpus(crowd.start(f"--label=gpushim.ticket={ticket}"))) == 2
+    finally:
+        dgx.configure()

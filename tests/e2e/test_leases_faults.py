@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import shutil
 import signal
@@ -24,10 +23,10 @@ from gpushim.records import start_time
 
 from tests.conftest import cannot
 from tests.harness import workspace
+from tests.harness.users import ALICE, BOB, Processes, as_user
 
 pytestmark = pytest.mark.e2e
 
-ALICE, BOB = 61001, 61002
 CLONE_NEWUSER = 0x10000000
 
 
@@ -193,40 +192,12 @@ def test_a_full_disk(places: Places) -> None:
     assert booked(places) == {"a": "GPU-1", "b": "GPU-2"}
 
 
-def as_user(uid: int, function: Callable[[], Any]) -> Any:
-    """What a function returns in a process of another user."""
-    mine, theirs = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(uid, uid, uid)
-            os.setresuid(uid, uid, uid)
-            os.write(theirs, json.dumps(function()).encode())
-        except BaseException as error:
-            os.write(theirs, json.dumps(f"{type(error).__name__}: {error}").encode())
-        finally:
-            os._exit(0)
-    os.close(theirs)
-    with os.fdopen(mine, "rb") as file:
-        text = file.read()
-    os.waitpid(pid, 0)
-    return json.loads(text)
-
-
 @pytest.fixture
 def process_of() -> Iterator[Callable[[int], int]]:
     """Start processes of other users, which live until the test ends."""
-    made: list[subprocess.Popen[bytes]] = []
-
-    def start(uid: int) -> int:
-        made.append(subprocess.Popen(["sleep", "300"], user=uid, group=uid, extra_groups=[]))
-        return made[-1].pid
-
-    yield start
-    for process in made:
-        process.kill()
-        process.wait()
+    processes = Processes()
+    yield processes.of
+    processes.close()
 
 
 def put_as(uid: int, places: Places, made: Lease) -> Any:

@@ -95,6 +95,11 @@ def test_in_proportion_to_gpus(here: Callable[..., Here]) -> None:
     shown = each.machine.installed.ctl("explain", three.id)
     assert "memory.limit = 3221225472" in shown
     assert "size of /dev/shm = 805306368" in shown
+    group = each.record(three)["cgroup"]
+    assert (group["processors"], group["memory_limit"], group["pids_limit"]) == (1.5, 3 * GIB, 300)
+    assert group["memory"] > 0 and group["cpu_seconds"] > 0
+    assert " of 3 GiB" in shown and "processor time: 1.5 at once, " in shown
+    assert "processes and threads: " in shown and " of 300\n" in shown
 
 
 def test_shared_memory_is_as_large_as_it_says(here: Callable[..., Here]) -> None:
@@ -176,8 +181,11 @@ def test_unified_keys_on_version_1(here: Callable[..., Here]) -> None:
 
 def test_bound_to_the_node_of_the_gpus(here: Callable[..., Here]) -> None:
     each = here('[limits]\nnuma = "bind"\n')
-    found = each.group(each.bundle("0,1"))
+    bundle = each.bundle("0,1")
+    found = each.group(bundle)
     assert (found.cpus, found.memory_nodes) == ([0], [0])
+    shown = each.record(bundle)["cgroup"]
+    assert (shown["cpus"], shown["memory_nodes"]) == ([0], [0])
     own = each.bundle("0", {"cpu": {"cpus": "1"}})
     assert each.group(own).cpus == [1]
     assert "has its own cpuset (processors 1" in str(each.record(own)["warnings"])

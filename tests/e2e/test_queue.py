@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpushim.allocate.turn import take
+from gpushim.records import start_time
+from gpushim.request.request import Request
 
 from tests.fakehost import preset
 from tests.harness import Bundle, Runtime
@@ -278,6 +281,31 @@ def test_a_later_request_leaves_to_the_first_what_it_waits_for(world: World) -> 
     assert "which comes first" in world.refused("GPUSHIM_GPUS=1")
     world.ask.delete(holder)
     assert len(ticket_in(world.given(client))) == 16
+
+
+def test_a_container_that_is_started_again_need_not_stand_in_line(world: World) -> None:
+    """What it had is its own until somebody else has it; for anything more it waits."""
+    holder = world.ask.running("GPUSHIM_GPUS=3")
+    before = holder.read()["process"]["env"]
+    # Somebody who is in line and does not look just now.
+    client = subprocess.Popen(["sleep", "100"])
+    try:
+        asked = Request([], [], {"devices": "a test"})
+        asked.count = 4
+        take(world.machine.places, asked, 0, (client.pid, start_time(client.pid)))
+        world.ask.delete(holder)
+        world.ask.runtime.create(holder).check()
+        assert holder.read()["process"]["env"] == before
+        assert "which comes first" in world.refused("GPUSHIM_GPUS=1")
+        world.ask.delete(holder)
+        holder.config["process"]["env"] = ["GPUSHIM_GPUS=4"]
+        holder.write()
+        done = world.ask.runtime.create(holder)
+        assert done.status == 1
+        assert "which comes first" in done.stderr
+    finally:
+        client.kill()
+        client.wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -19,6 +19,11 @@ def reserved(**device: Any) -> Service:
     return {"deploy": {"resources": {"reservations": {"devices": [device]}}}}
 
 
+def replicas(count: int, service: Service) -> Service:
+    """A service of which there are several containers."""
+    return {**service, "deploy": {**service.get("deploy", {}), "replicas": count}}
+
+
 SERVICES: dict[str, Service] = {
     "one": reserved(count=1),
     "every": reserved(count="all"),
@@ -43,6 +48,8 @@ SERVICES: dict[str, Service] = {
     "beside-one": {"network_mode": "service:label", **reserved(count=1)},
     "beside-none": {"network_mode": "service:label"},
     "none": {},
+    "three": replicas(3, reserved(count=1)),
+    "sharing": replicas(3, {"labels": {"gpushim.memory": "20g"}}),
 }
 ALL = list(range(8))
 
@@ -177,3 +184,24 @@ def test_the_short_form(
         seen = container.look()
         assert len(seen.gpus) == gpus
         assert seen.has(*seen.gpus), seen
+
+
+@pytest.mark.parametrize("service", ["three", "sharing"])
+def test_three_replicas(project: Project, service: str) -> None:
+    """Each has a GPU of its own, or they share the memory of one."""
+    done = project.up(service)
+    assert done.returncode == 0, done.stderr
+    containers = project.containers(service)
+    assert len(containers) == 3
+    gpus = [each.look().gpus for each in containers]
+    assert [len(each) for each in gpus] == [1, 1, 1]
+    assert len({index for each in gpus for index in each}) == (3 if service == "three" else 1)
+    # What stands in the file is there already: nothing changes.
+    assert project.up(service).returncode == 0
+    assert [each.look().gpus for each in containers] == gpus
+    if service == "three":
+        done = project.compose("up", "--detach", f"--scale={service}=9", service)
+        assert done.returncode != 0
+        assert "1 GPU was asked for by device request for a count of 1, and" in done.stderr
+        assert "none is free" in done.stderr
+    project.compose("down", "--timeout=0")

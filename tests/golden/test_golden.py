@@ -11,7 +11,8 @@ import json
 from pathlib import Path
 
 import pytest
-from gpushim.allocate.grant import grant_named
+from gpushim.allocate.choose import Choice, choose
+from gpushim.allocate.wish import wish_of
 from gpushim.config_keys import configured
 from gpushim.host.model import DriverTree, ExtraMount, Gpu, Inventory
 from gpushim.inject.container import describe
@@ -66,7 +67,9 @@ def changed(directory: Path, text: str, record: DockerRecord | None) -> str:
     found.root = "/bundle/rootfs"
     request, _ = read_request(asked, configured())
     assert request is not None
-    grant = grant_named(request, GPUS, {})
+    choice = choose(wish_of(request), GPUS, [])
+    assert isinstance(choice, Choice)
+    grant = choice.grant(request.capabilities)
     edits = Edits()
     edits.bind_devices = found.user_namespace
     device_edits(edits, "/dev", {name: facts(name) for name in needed_nodes(grant)})

@@ -123,7 +123,8 @@ class PrivateDockerd:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def start(self) -> None:
-        """Start dockerd and wait until it answers."""
+        """Start dockerd, perhaps again after `kill`, and wait until it answers."""
+        self._forget_containerd()
         command = [
             tool("dockerd"),
             f"--config-file={self.config_path}",
@@ -155,6 +156,21 @@ class PrivateDockerd:
                 self.stop()
                 raise RuntimeError(f"dockerd did not start (status {status}):\n{text}")
             time.sleep(0.05)
+
+    def _forget_containerd(self) -> None:
+        """Let a new dockerd start containerd, which ends with the dockerd that started it.
+
+        Where nothing reaps orphans, it stays as a zombie, which dockerd takes for a living one.
+        """
+        file = self.exec_root / "containerd" / "containerd.pid"
+        if not file.exists():
+            return
+        pid = int(file.read_text())
+        deadline = time.monotonic() + 10
+        while processes.start_time(pid) is not None:
+            assert time.monotonic() < deadline, f"containerd ({pid}) goes on without dockerd"
+            time.sleep(0.02)
+        file.unlink()
 
     def _answers(self) -> bool:
         """Ask the socket itself: the client is slow to start, and this is asked often."""
@@ -238,7 +254,7 @@ class PrivateDockerd:
         self.start()
 
     def kill(self) -> None:
-        """Kill dockerd alone, as a crash would; its containerd and shims stay."""
+        """Kill dockerd, as a crash would; its containerd ends with it, and shims stay."""
         assert self._process is not None
         self._process.kill()
         self._process.wait()

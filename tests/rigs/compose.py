@@ -66,6 +66,11 @@ class Project:
         listed = self.compose("ps", "--all", "--quiet", "--no-trunc", service)
         return Ran(self.rig, listed.stdout.strip())
 
+    def containers(self, service: str) -> list[Ran]:
+        """All containers of a service."""
+        listed = self.compose("ps", "--all", "--quiet", "--no-trunc", service)
+        return [Ran(self.rig, each) for each in listed.stdout.split()]
+
     @property
     def version(self) -> tuple[int, ...]:
         """Compose's own version: (2, 40, 3)."""

@@ -20,10 +20,14 @@ from tests.images.tools import run, write
 _DOCKER = ("docker.io", "docker-cli", "docker-compose")
 _SYSTEM = ("systemd", "systemd-sysv", "dbus")
 _BASE = ("mount", "iproute2", "procps", "python3", "python3-venv", *_SYSTEM)
+# A kernel that is a program, and what a machine of its own needs. The kernels of older suites trace
+# each system call of their programs, which takes longer. There is none but for x86.
+_KERNEL = ("user-mode-linux",) if os.uname().machine == "x86_64" else ()
+_GUEST = ("kmod", *_KERNEL)
 PACKAGES = {
     "bookworm": (*_BASE, "docker.io"),
     "trixie": (*_BASE, *_DOCKER, "podman"),
-    "forky": (*_BASE, *_DOCKER),
+    "forky": (*_BASE, *_DOCKER, *_GUEST),
 }
 # Files that no test looks at, by patterns of dpkg's.
 _LEFT_OUT = (

@@ -1,6 +1,6 @@
 """gpushimctl explain: what a container asked for, what it was given, and what that changed.
 
-Or why it was refused: refusals are kept for a while.
+And what its cgroup allows and uses. Or why it was refused: refusals are kept for a while.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 
 from .. import records, refusals
 from ..errors import GpushimError, why
+from ..host.statefiles import own_places
 from ..oci.bundle import load
 from ..places import Places
 from ..request.dockerrecord import name_by_spec
+from . import explain_cgroup
 from .explain_text import tell
 from .output import print_json, say
 
@@ -35,6 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, places: Places) -> int:
     data = find(arguments.container, places)
     before, after = (None, None) if "sentence" in data else specs(data)
+    data = {**data, "cgroup": explain_cgroup.reading(data, after)}
     if arguments.json:
         print_json({**data, "before": before, "after": after})
         return 0
@@ -61,6 +64,7 @@ def find(name: str, places: Places) -> dict[str, Any]:
     """
     if not name:
         raise GpushimError("The container to explain has no name.", _HOW_TO_NAME)
+    places = own_places(places)
     every = [record.data for record in records.every(places.containers)]
     refused = refusals.every(places.refusals)
     if "/" in name or name == ".":
@@ -77,7 +81,8 @@ def find(name: str, places: Places) -> dict[str, Any]:
         found = found or [data for data in refused if data["id"].startswith(name)]
     if not found and os.geteuid() != 0:
         raise GpushimError(
-            "What was decided for a container can be read by root only.",
+            f"No container {name} of yours was given GPUs by gpushim or refused lately, and what "
+            "was decided for those of others can be read by root only.",
             f"Use sudo gpushimctl explain {name}.",
         )
     if not found:

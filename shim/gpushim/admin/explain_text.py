@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from ..request.nvidia import brief
+from . import explain_cgroup
 
 
 def tell(data: dict[str, Any]) -> list[str]:
@@ -24,6 +25,9 @@ def tell(data: dict[str, Any]) -> list[str]:
     lines += _granted(grant, request, bool(data.get("by_engine")))
     lines.append("Changed:" if any(data["edits"].values()) else "Changed: nothing")
     lines += [f"  {line}" for line in edit_lines(data["edits"])]
+    if data.get("cgroup"):
+        lines.append("Cgroup:")
+        lines += [f"  {line}" for line in explain_cgroup.lines(data["cgroup"])]
     # Of a record that another version wrote, notes may be missing.
     lines += [f"Note: {note}" for note in data.get("notes", [])]
     lines += [f"Warning: {warning}" for warning in data.get("warnings", [])]

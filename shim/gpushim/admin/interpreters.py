@@ -69,8 +69,7 @@ def compile_package(python: str, code: str) -> str:
     """
     done = run([python, "-I", "-S", "-m", "compileall", "-q", f"{code}/gpushim"])
     if done is not None and done.returncode == 0:
-        # Without columns, which only tracebacks show, there is less to read in each call.
-        done = run([python, "-I", "-S", "-X", "no_debug_ranges", f"{code}/gpushim/link.py", code])
+        done = run([python, "-I", "-S", f"{code}/gpushim/link.py", code])
     if done is not None and done.returncode == 0:
         return ""
     words = (done.stdout + done.stderr).strip().splitlines() if done else []

@@ -163,7 +163,7 @@ def _drop(places: Places, gone: list[Lease]) -> None:
     if not mine:
         return
     try:
-        lock = leaselock.acquire(places, _LOCK_SECONDS)
+        lock = leaselock.acquire(places, _LOCK_SECONDS, _LOCK_SECONDS)
     except GpushimError:
         return
     try:

@@ -162,10 +162,11 @@ def cancel(places: Places, name: str) -> Ticket:
                 f"Ticket {ticket.id} is that of {user_name(ticket.owner)}.",
                 "Its owner or root can cancel it.",
             )
-        ticketfiles.mark(places, ticket, CANCELLED)
+        # Who is killed in between has given back at least what was kept.
         for lease in list(book.leases):
             if lease.id == ticket.lease_id() and lease.owner == ticket.owner:
                 book.drop(lease)
+        ticketfiles.mark(places, ticket, CANCELLED)
     return ticket
 
 

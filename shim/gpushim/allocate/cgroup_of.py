@@ -90,6 +90,15 @@ def processes(directory: str) -> Iterator[int]:
         todo += [f"{path}/{name}" for name in procfiles.names(path) if _is_directory(path, name)]
 
 
+def is_there(path: str) -> bool:
+    """Whether there is such a cgroup."""
+    try:
+        posix.stat(path)
+        return True
+    except OSError:
+        return False
+
+
 def _hierarchies(mount: str) -> list[str]:
     """The roots of all hierarchies: one alone for version 2, one for each controller before."""
     names = procfiles.names(mount)

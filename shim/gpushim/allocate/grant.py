@@ -1,7 +1,7 @@
 """Which GPUs and MIG devices a container gets.
 
-A grant by name, as with the vendor's runtime: what is named is given, and several containers may
-name the same device, but for what another container holds exclusively.
+A grant by name, as with the vendor's runtime: what a name means, whoever has the device. Whether
+it may be had is `choose`'s to say.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gpushim.request.request import ALL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from gpushim.host.model import Gpu, MigDevice
@@ -114,22 +114,18 @@ class Held(GpushimError):
     """A device that was asked for is there, and somebody else has it for itself."""
 
 
-def grant_named(request: Request, gpus: Sequence[Gpu], held: Mapping[str, str]) -> Grant:
-    """The devices that `request` names, or as many as it wants, among those of this machine.
+def grant_named(request: Request, gpus: Sequence[Gpu]) -> Grant:
+    """The devices that `request` names among those of this machine, whoever has them now.
 
-    held: UUID -> who has it for itself, in words that follow "held by". `all` is every GPU that
-    works, and of those in MIG mode each of their MIG devices; it leaves out what somebody holds.
-    A count takes the first whole GPUs that nobody holds. What is named must be there and work. A
-    GPU in MIG mode that is named as a whole is given as its node alone, as by the vendor's
-    runtime: programs that partition it need no more. Raises Unavailable or Held.
+    `all` is every GPU that works, and of those in MIG mode each of their MIG devices. What is named
+    must be there and work. A GPU in MIG mode that is named as a whole is given as its node alone,
+    as by the vendor's runtime: programs that partition it need no more. Raises Unavailable.
     """
     warnings: list[str] = []
-    if request.count is not None:
-        chosen = _count(request.count, request, gpus, held)
-    elif request.devices == [ALL]:
-        chosen = _all(request, gpus, held, warnings)
+    if request.devices == [ALL]:
+        chosen = _all(request, gpus, warnings)
     else:
-        chosen = [_find(name, request, gpus, held) for name in request.devices]
+        chosen = [_find(name, request, gpus) for name in request.devices]
     once = {position(device): device for device in chosen}
     ordered = [once[place] for place in sorted(once)]
     return Grant(
@@ -140,11 +136,8 @@ def grant_named(request: Request, gpus: Sequence[Gpu], held: Mapping[str, str]) 
     )
 
 
-def _all(
-    request: Request, gpus: Sequence[Gpu], held: Mapping[str, str], warnings: list[str]
-) -> list[Device]:
+def _all(request: Request, gpus: Sequence[Gpu], warnings: list[str]) -> list[Device]:
     chosen: list[Device] = []
-    left: list[str] = []
     for gpu in gpus:
         if not _works(gpu):
             continue  # the inventory's problems tell of it
@@ -162,48 +155,14 @@ def _all(
                 warnings.append(
                     f"The driver lists no device nodes for {_what(device)}, so 'all' leaves it out."
                 )
-            elif _holder(device, held):
-                left.append(_held_by(device, held))
             else:
                 chosen.append(device)
-    if not chosen and left:
-        raise Held(f"{_asked(request)}, but none is free: {'; '.join(left)}.")
     if not chosen:
         raise Unavailable(f"{_asked(request)}, but there is none that works: {_table(gpus)}.")
-    warnings += [f"{sentence}, so 'all' leaves it out." for sentence in left]
     return chosen
 
 
-def _count(
-    count: int, request: Request, gpus: Sequence[Gpu], held: Mapping[str, str]
-) -> list[Device]:
-    fit: list[Device] = [(gpu, None) for gpu in gpus if _works(gpu) and not gpu.mig_enabled]
-    asked = f"{count} {'GPU was' if count == 1 else 'GPUs were'} asked for"
-    asked += f" by {request.sources['devices']}"
-    if len(fit) < count:
-        words = ("works", "work")
-        if fit and any(gpu.mig_enabled for gpu in gpus):
-            words = ("works and is not in MIG mode", "work and are not in MIG mode")
-        raise Unavailable(
-            f"{asked}, but {_so_many(len(fit), *words)}: {_table(gpus)}.",
-            "Ask for fewer, or for MIG devices by name."
-            if any(gpu.mig_devices for gpu in gpus)
-            else "Ask for fewer.",
-        )
-    free = [device for device in fit if not _holder(device, held)]
-    if len(free) < count:
-        taken = [_held_by(device, held) for device in fit if device not in free]
-        raise Held(
-            f"{asked}, but {_so_many(len(free), 'is free', 'are free')}: {'; '.join(taken)}."
-        )
-    return free[:count]
-
-
-def _so_many(found: int, one: str, several: str) -> str:
-    return "no whole one " + one if not found else f"only {found} {one if found == 1 else several}"
-
-
-def _find(name: str, request: Request, gpus: Sequence[Gpu], held: Mapping[str, str]) -> Device:
+def _find(name: str, request: Request, gpus: Sequence[Gpu]) -> Device:
     index = number(name)
     found: list[Device] = [(gpu, None) for gpu in gpus if gpu.index == index]
     if index < 0:
@@ -224,8 +183,6 @@ def _find(name: str, request: Request, gpus: Sequence[Gpu], held: Mapping[str, s
             f"{_asked(request)}, but the driver lists no device nodes for {_what(found[0])}.",
             "See /proc/driver/nvidia-caps/mig-minors.",
         )
-    if _holder(found[0], held):
-        raise Held(f"{_asked(request)}, but {_held_by(found[0], held)}.")
     return found[0]
 
 
@@ -257,15 +214,6 @@ def _has_nodes(device: Device) -> bool:
     """Whether the driver numbers the nodes of a MIG device's instances; true of a whole GPU."""
     mig = device[1]
     return mig is None or min(mig.gpu_instance_minor, mig.compute_instance_minor) >= 0
-
-
-def _holder(device: Device, held: Mapping[str, str]) -> str:
-    """Who holds a device, or the whole GPU that a MIG device is a part of; "" if nobody does."""
-    return held.get(uuid_of(device)) or held.get(device[0].uuid) or ""
-
-
-def _held_by(device: Device, held: Mapping[str, str]) -> str:
-    return f"{_what(device)} is held by {_holder(device, held)}"
 
 
 def _what(device: Device) -> str:

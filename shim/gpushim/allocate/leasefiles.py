@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import posix
-import time
 from _stat import S_ISREG
 
 from gpushim.allocate.lease import Lease, NewerFormat, file_name
@@ -26,8 +25,6 @@ LARGEST = 128 << 10
 _FLAGS = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NONBLOCK | posix.O_NOFOLLOW
 # What opening says of something that is no file of ours: a link, a socket, a device.
 _NO_FILE = (errno.ELOOP, errno.ENXIO, errno.ENODEV)
-# How many files are kept aside, so that nobody can fill the memory with them.
-_MOST_ASIDE = 64
 
 
 class Found:
@@ -75,14 +72,6 @@ def read(places: Places) -> Found:
     return found
 
 
-def read_one(path: str) -> Lease | None:
-    """The lease in a file; None if there is none that can be read. Raises GpushimError."""
-    try:
-        return _lease(path)
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
 def _lease(path: str) -> Lease | None:
     """The lease in a file; None if it is gone or hidden.
 
@@ -116,9 +105,11 @@ def read_locked(places: Places) -> Found:
     found = read(places)
     for name in found.half:
         # Only the lock's holder writes, and that is this process: its writer was killed.
-        _unlink(f"{places.leases}/{name}")
+        remove(f"{places.leases}/{name}")
     for name in found.bad:
-        _put_right(places, name, found)
+        from gpushim.allocate.aside import put_right
+
+        put_right(places, name, found)
     return found
 
 
@@ -138,71 +129,8 @@ def write(places: Places, lease: Lease) -> None:
     lease.owner, lease.path = owner, path
 
 
-def _put_right(places: Places, name: str, found: Found) -> None:
-    """Sets one aside, and takes its container's lease from the decision record if it lives."""
-    from gpushim.allocate.rebuild import rebuilt
-
-    number = found.bad[name]
-    path = f"{places.leases}/{name}"
-    what = f"a lease of format {number}" if number else "no lease"
-    lease = rebuilt(places, name)
-    if number and lease is None and _is_trusted(path):
-        raise GpushimError(
-            f"{path} was written by a newer gpushim (its format is {number}).",
-            "Upgrade gpushim, or remove the file if its container is gone.",
-        )
-    is_aside = _set_aside(places, name, keep=lease is not None)
-    if lease is not None:
-        try:
-            write(places, lease)
-        except OSError as error:
-            raise GpushimError(
-                f"{path} is {what}, and the right one can't be written: {why(error)}."
-            ) from None
-        found.leases.append(lease)
-        found.said.append(
-            f"{path} was {what}; what {lease.name or lease.id} has was taken from its decision "
-            "record."
-        )
-    elif is_aside:
-        found.said.append(f"{path} is {what} and was moved to {places.leases_aside}.")
-    else:
-        found.said.append(f"{path} is {what} and is ignored; only its owner or root can remove it.")
-
-
-def _is_trusted(path: str) -> bool:
-    """Whether root or this user wrote a file."""
-    try:
-        return posix.stat(path, follow_symlinks=False).st_uid in (0, posix.geteuid())
-    except OSError:
-        return False
-
-
-def _set_aside(places: Places, name: str, keep: bool) -> bool:
-    """Moves a file out of the directory; if it is to be replaced, `keep`, a link of it will do."""
-    aside = places.leases_aside
-    source = f"{places.leases}/{name}"
-    target = f"{aside}/{time.time_ns()}-{name[-200:]}"
-    try:
-        try:
-            posix.mkdir(aside, 0o700)
-        except FileExistsError:
-            pass
-        if len(posix.listdir(aside)) >= _MOST_ASIDE:
-            _unlink(f"{aside}/{min(posix.listdir(aside))}")
-        if keep:
-            try:
-                posix.link(source, target, follow_symlinks=False)
-                return True
-            except OSError:
-                pass  # a folder has no second name
-        posix.rename(source, target)
-        return True
-    except OSError:
-        return False
-
-
-def _unlink(path: str) -> None:
+def remove(path: str) -> None:
+    """Removes a file, if it is there and this user may."""
     try:
         posix.unlink(path)
     except OSError:

@@ -6,7 +6,6 @@ it. The kernel wakes those who wait in the order in which they came.
 
 from __future__ import annotations
 
-import _thread
 import fcntl
 import posix
 
@@ -17,22 +16,26 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gpushim.places import Places
 
-# Two hundred creates in line take a few seconds; whoever holds it longer has been stopped.
+# A create holds it for milliseconds. Who has it after half of this time and at its end was stopped.
 WAIT_SECONDS = 30.0
+# A long line that moves is waited for, but not for ever.
+LONGEST_SECONDS = 300.0
 _FLAGS = posix.O_RDONLY | posix.O_CLOEXEC | posix.O_NOFOLLOW | posix.O_NONBLOCK
 
 
-def acquire(places: Places, seconds: float = WAIT_SECONDS) -> int:
+def acquire(places: Places, seconds: float = WAIT_SECONDS, longest: float = LONGEST_SECONDS) -> int:
     """A descriptor that holds the lock until it is closed, also by the end of its process.
 
-    Raises GpushimError if it is not to be had within `seconds`, or if there is no lock file and
-    this user can't make one.
+    Raises GpushimError if the same process has it for `seconds`, if it is not to be had within
+    `longest`, or if there is no lock file and this user can't make one.
     """
     while True:
         lock = _open(places)
         try:
             if not _try(lock):
-                _wait(lock, places, seconds)
+                from gpushim.allocate.lockwait import wait_for
+
+                wait_for(lock, places, seconds, longest)
             if _is_at(lock, places.lease_lock):
                 return lock
         except BaseException:
@@ -98,49 +101,3 @@ def _try(lock: int) -> bool:
         return True
     except BlockingIOError:
         return False
-
-
-def _wait(lock: int, places: Places, seconds: float) -> None:
-    """Waits in the kernel's line, which asking again and again would not keep to.
-
-    In a thread, since flock knows no time limit, and an alarm would alter what the low-level
-    runtime is given.
-    """
-    done = _thread.allocate_lock()
-    done.acquire()
-    # The thread's own, so that it never locks another file that has got the number meanwhile.
-    waiting = posix.dup(lock)
-
-    def wait() -> None:
-        try:
-            fcntl.flock(waiting, fcntl.LOCK_EX)
-        finally:
-            posix.close(waiting)
-            done.release()
-
-    try:
-        _thread.start_new_thread(wait, ())
-    except RuntimeError:
-        posix.close(waiting)
-        raise GpushimError(
-            "The lock on GPU bookings can't be waited for: no more threads."
-        ) from None
-    if not done.acquire(timeout=seconds):
-        raise GpushimError(
-            f"The GPU bookings in {places.leases} have been locked for {seconds:g} seconds"
-            f"{_holder(lock)}.",
-            "If that process hangs, end it.",
-        )
-
-
-def _holder(lock: int) -> str:
-    """Who holds the lock, as far as the kernel tells (proc(5), /proc/locks); "" if it doesn't."""
-    from gpushim.host import procfiles
-
-    inode = str(posix.fstat(lock).st_ino)
-    for line in (procfiles.text("/proc/locks") or "").split("\n"):
-        words = line.split()
-        if words[1:2] == ["FLOCK"] and words[5].rpartition(":")[2] == inode:
-            name = (procfiles.text(f"/proc/{words[4]}/comm") or "").strip()
-            return f" by process {words[4]}" + (f" ({name})" if name else "")
-    return ""

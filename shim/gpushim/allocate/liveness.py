@@ -75,7 +75,7 @@ def lives(lease: Lease, roots: Roots) -> bool:
         return True
     populated = _has_processes(lease, state, roots, owner)
     if populated is None:
-        populated = is_hidden
+        populated = is_hidden and _may_run(lease, roots)
     return populated or (lease.owner != posix.geteuid() and _hides_processes(roots))
 
 
@@ -171,9 +171,12 @@ def _number(value: Any) -> int:
 def _has_processes(
     lease: Lease, state: dict[str, Any], roots: Roots, owner: int | None
 ) -> bool | None:
-    """Whether processes of the container are in its cgroup; None if that is not known."""
+    """Whether processes of the container are in its cgroup; None if that is not known.
+
+    Rootless runtimes go on without one where they may make none.
+    """
     paths = cgroup_of.directories(lease, state, roots.cgroup)
-    if not paths:
+    if not paths or (lease.owner and not any(map(cgroup_of.is_there, paths))):
         return None
     for path in paths:
         # A cgroup of the container's name is nobody else's. Another may be shared, and what was in
@@ -185,6 +188,23 @@ def _has_processes(
             ):
                 return True
     return False
+
+
+def _may_run(lease: Lease, roots: Roots) -> bool:
+    """Whether any process may be of a user's container about which nothing else can be seen.
+
+    Its processes began after its creator, and are neither root's, who has no place in a user's
+    namespace, nor this user's.
+    """
+    if lease.owner == 0:
+        return True
+    known = (["0"], [str(posix.geteuid())])
+    return any(
+        _start_time(roots, int(name)) >= lease.creator[1]
+        and _status_words(roots, int(name), "Uid:")[:1] not in known
+        for name in procfiles.names(roots.proc)
+        if name.isascii() and name.isdigit()
+    )
 
 
 def is_machine_root(roots: Roots) -> bool:
@@ -201,16 +221,21 @@ def _hides_processes(roots: Roots) -> bool:
 
 def _belongs_to(roots: Roots, pid: int, uid: int) -> bool:
     """Whether a process is a user's: by its real user, or by who made its user namespace."""
-    for line in (procfiles.text(f"{roots.proc}/{pid}/status") or "").split("\n"):
-        if line.startswith("Uid:"):
-            if line.split()[1:2] == [str(uid)]:
-                return True
-            break
+    if _status_words(roots, pid, "Uid:")[:1] == [str(uid)]:
+        return True
     try:
         namespace = posix.open(f"{roots.proc}/{pid}/ns/user", posix.O_RDONLY | posix.O_CLOEXEC)
     except OSError:
         return False
     return uid in _namespace_owners(namespace)
+
+
+def _status_words(roots: Roots, pid: int, name: str) -> list[str]:
+    """What proc(5) says behind a name in a process's status; [] if it says nothing."""
+    for line in (procfiles.text(f"{roots.proc}/{pid}/status") or "").split("\n"):
+        if line.startswith(name):
+            return line.split()[1:]
+    return []
 
 
 def _namespace_owners(namespace: int) -> list[int]:

@@ -178,7 +178,7 @@ def fitting(wish: Wish, terms: Terms) -> list[Slot]:
         slots = [slot for slot in table.slots if (slot.mig is not None) == bool(wish.mig)]
     else:
         try:
-            named = set(grant_named(wish.request, terms.gpus, {}).uuids())
+            named = set(grant_named(wish.request, terms.gpus).uuids())
         except Unavailable:
             return []
         slots = [slot for slot in table.slots if slot.uuid in named]

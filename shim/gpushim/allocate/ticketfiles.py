@@ -152,9 +152,14 @@ def remove(places: Places, id: str, state: str) -> None:
 def mark(places: Places, ticket: Ticket, state: str) -> None:
     """Puts a mark in the place of a ticket; only for the holder of the lock.
 
-    The oldest of too many marks go. Raises GpushimError if it can't be kept.
+    Raises GpushimError if it can't be kept.
     """
     write(places, ticket, state)
+    retire(places, ticket)
+
+
+def retire(places: Places, ticket: Ticket) -> None:
+    """Removes what a ticket was before it got its mark, and the oldest of too many marks."""
     for former in (WAITING, READY):
         remove(places, ticket.id, former)
     marks = [name for name in names(places) if name.endswith((f".{REDEEMED}", f".{CANCELLED}"))]

@@ -8,8 +8,7 @@ from __future__ import annotations
 import posix
 
 from gpushim.allocate import ticketfiles
-from gpushim.allocate.lease import file_name
-from gpushim.allocate.leasefiles import read_one
+from gpushim.allocate.book import every
 from gpushim.allocate.liveness import Roots, is_machine_root, lives
 from gpushim.allocate.ticket import NewerTicket, Ticket
 from gpushim.allocate.ticketfiles import CANCELLED, READY, REDEEMED, WAITING
@@ -36,25 +35,35 @@ def reserved_for(places: Places, container: str, state_root: str) -> Reserved:
     return reserved
 
 
-def redeem(
-    book: Book, places: Places, id: str, container: str, state_root: str, name: str = ""
-) -> Lease | None:
-    """The lease that holds the devices of a ticket, for this container alone from now on.
+def redeemable(
+    book: Book, places: Places, id: str, container: str, state_root: str
+) -> tuple[Ticket, Lease] | None:
+    """A ticket, and the lease that keeps its devices, for `hand_over`.
 
-    The container's own lease is to be put next, for those devices, and then this one dropped. None
-    where the container has redeemed the ticket before and is started again: it is a request like
-    any other then. Raises GpushimError for a ticket that is not to be redeemed.
+    None where the container has redeemed the ticket before and is started again: it is a request
+    like any other then. Raises GpushimError for a ticket that is not to be redeemed.
     """
     ticket, is_redeemed = _find(places, id, container, state_root)
-    lease = next((each for each in book.leases if _is_lease_of(each, ticket)), None)
     if is_redeemed:
-        # It was killed after this step, or its devices failed, if its lease is there still.
-        return lease if lease is not None and book.alive(lease) else None
+        return None
+    lease = next((each for each in book.leases if _is_lease_of(each, ticket)), None)
     if lease is None or not book.alive(lease):
         raise _expired(id)
-    ticket.container, ticket.state_root, ticket.name = container, state_root, name
-    ticketfiles.mark(places, ticket, REDEEMED)
-    return lease
+    return ticket, lease
+
+
+def hand_over(book: Book, places: Places, ticket: Ticket, kept: Lease, lease: Lease) -> None:
+    """Puts a container's own lease in the place of the one that kept its devices for a ticket.
+
+    The ticket is good as long as `kept` is there, and spent with its removal: whoever is killed
+    before has a lease that dies with its creator, and has spent nothing. Raises GpushimError if the
+    lease can't be kept; then the ticket is as good as it was.
+    """
+    ticket.container, ticket.state_root, ticket.name = lease.id, lease.state_root, lease.name
+    ticketfiles.write(places, ticket, REDEEMED)
+    book.put(lease)
+    book.drop(kept)
+    ticketfiles.retire(places, ticket)
 
 
 def _is_lease_of(lease: Lease, ticket: Ticket) -> bool:
@@ -64,17 +73,16 @@ def _is_lease_of(lease: Lease, ticket: Ticket) -> bool:
 def _find(places: Places, id: str, container: str, state_root: str) -> tuple[Ticket, bool]:
     """The ticket that a container may redeem, and whether it has done so before."""
     ready = _read(places, id, READY)
-    mark = _trusted(_read(places, id, REDEEMED), ready)
+    is_good = ready is not None and _keeps(places, ready)
+    mark = None if is_good else _trusted(_read(places, id, REDEEMED), ready)
     if mark is not None:
         if (mark.container, mark.state_root) == (container, state_root):
-            if ready is not None:
-                mark.owner = ready.owner
             return mark, True
         raise GpushimError(
             f"Ticket {id} was redeemed already, by container {mark.name or mark.container}.",
             f"A ticket is for one container. {_AGAIN}",
         )
-    if _trusted(_read(places, id, CANCELLED), ready) is not None:
+    if not is_good and _trusted(_read(places, id, CANCELLED), ready) is not None:
         raise GpushimError(f"Ticket {id} was cancelled.", _AGAIN)
     if ready is None:
         if _read(places, id, WAITING) is not None:
@@ -90,10 +98,18 @@ def _find(places: Places, id: str, container: str, state_root: str) -> tuple[Tic
             f"Ticket {id} belongs to the user with uid {ready.owner}.",
             "Take it as the user who runs the container.",
         )
-    lease = read_one(f"{places.leases}/{file_name(ready.lease_id(), '', ready.owner)}")
-    if lease is None or not lives(lease, Roots()):
+    if not is_good:
         raise _expired(id)
     return ready, False
+
+
+def _keeps(places: Places, ready: Ticket) -> bool:
+    """Whether devices are kept for a ticket still: then a mark is one of who was killed at it.
+
+    The name of the lease's file does not tell: within a user namespace its owner has another uid.
+    """
+    roots = Roots()
+    return any(_is_lease_of(lease, ready) and lives(lease, roots) for lease in every(places))
 
 
 def _expired(id: str) -> Gone:

@@ -92,11 +92,12 @@ def booking(
             lease.ticket, lease.boot = ticket.id, ticket.boot
             lease.since = int(time.time())
             lease.expires = int(time.clock_gettime(time.CLOCK_BOOTTIME) + seconds) or 1
-            book.put(lease)
+            # The lease comes second: who is killed in between keeps nothing from anybody.
+            ticketfiles.write(places, ticket, READY)
             try:
-                ticketfiles.write(places, ticket, READY)
+                book.put(lease)
             except BaseException:
-                book.drop(lease)
+                ticketfiles.remove(places, ticket.id, READY)
                 raise
         return found
 

@@ -265,27 +265,11 @@ def _add_nvml(config: Config, result: Collected, library: str, version: str) -> 
     inventory.cuda_version = answers.cuda_version
     for gpu in found:
         if gpu.bus_id in answers.gpus:
-            _merge(gpu, answers.gpus[gpu.bus_id])
+            nvml.merge(gpu, answers.gpus[gpu.bus_id])
     problems = mig.add(inventory, answers.gpus, config.text("host.proc-root"))
     result.problems += problems
     result.complete = result.complete and not (library and problems)
     topology.add(inventory, answers.gpus, config.text("host.sys-root"))
-
-
-def _merge(gpu: Gpu, said: dict[str, Any]) -> None:
-    """Put NVML's line on a GPU (see nvml_worker) into it."""
-    if "error" in said:
-        gpu.health = said["error"] if gpu.health == HEALTHY else f"{gpu.health}; {said['error']}"
-        return
-    gpu.memory = said["memory"]
-    gpu.reserved = said["reserved"]
-    gpu.compute_capability = said["compute_capability"]
-    gpu.brand = said["brand"]
-    gpu.mig_enabled = said["mig_enabled"]
-    gpu.model = gpu.model or said["model"] or ""
-    if not gpu.uuid and gpu.health == gpus.UUID_UNKNOWN and gpus.valid_uuid(said["uuid"] or ""):
-        gpu.uuid = said["uuid"]
-        gpu.health = HEALTHY
 
 
 def _just_changed(directories: dict[str, list[int] | None], since: int) -> bool:

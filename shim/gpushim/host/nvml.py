@@ -8,7 +8,8 @@ import sys
 from typing import Any
 
 from ..errors import GpushimError, harmless, why
-from . import bounded
+from . import bounded, gpus
+from .model import HEALTHY, Gpu
 
 _WORKER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nvml_worker.py")
 
@@ -90,3 +91,19 @@ def _take(answers: Answers, line: dict[str, Any]) -> None:
     elif "driver_version" in line:
         answers.driver_version = line["driver_version"] or ""
         answers.cuda_version = line["cuda_version"]
+
+
+def merge(gpu: Gpu, said: dict[str, Any]) -> None:
+    """Put NVML's line on a GPU (see nvml_worker) into it."""
+    if "error" in said:
+        gpu.health = said["error"] if gpu.health == HEALTHY else f"{gpu.health}; {said['error']}"
+        return
+    gpu.memory = said["memory"]
+    gpu.reserved = said["reserved"]
+    gpu.compute_capability = said["compute_capability"]
+    gpu.brand = said["brand"]
+    gpu.mig_enabled = said["mig_enabled"]
+    gpu.model = gpu.model or said["model"] or ""
+    if not gpu.uuid and gpu.health == gpus.UUID_UNKNOWN and gpus.valid_uuid(said["uuid"] or ""):
+        gpu.uuid = said["uuid"]
+        gpu.health = HEALTHY

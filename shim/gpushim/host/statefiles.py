@@ -7,6 +7,7 @@ from _stat import S_ISDIR, S_ISREG
 
 from ..errors import GpushimError
 from ..oci import jsontext
+from ..oci.files import read_small
 from ..places import Places
 
 TYPE_CHECKING = False
@@ -73,8 +74,7 @@ def _trusted(uid: int) -> bool:
 
 def _in_user_namespace() -> bool:
     try:
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            return file.read().split() != ["0", "0", "4294967295"]
+        return read_small("/proc/self/uid_map", 4096).split() != [b"0", b"0", b"4294967295"]
     except OSError:
         return False
 

@@ -90,7 +90,8 @@ class Landing:
 
     def _hide(self, path: str) -> None:
         """From now on nothing that the image has at `path` or beneath it counts."""
-        if path in self._entries:
+        if isinstance(self._entries.get(path), int):
+            # Beneath anything but an open directory nothing of the image's was seen.
             for other in [it for it in self._entries if it.startswith(path + "/")] + [path]:
                 entry = self._entries.pop(other)
                 if isinstance(entry, int):

@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 
 _KEY = "limits.unified"
 _SWAP = "memory.swap.max"
+_SIZES = (
+    "memory.min",
+    "memory.low",
+    "memory.high",
+    "memory.max",
+    "memory.swap.high",
+    "memory.swap.max",
+    "memory.zswap.max",
+)
+# Seen with systemd 262 and runc 1.3, which tells it nothing of these.
+_NOT_KEPT = ("memory.oom.group", "memory.zswap.max", "memory.zswap.writeback")
 
 
 def add_unified(limits: Limits, present: Present, settings: Settings, cgroups: Cgroups) -> None:
@@ -35,12 +46,35 @@ def add_unified(limits: Limits, present: Present, settings: Settings, cgroups: C
                     f"{_KEY} {file} is not applied: this host has cgroup version 1, {error}."
                 )
         elif cgroups.has_file(file):
-            limits.edits.resources.setdefault("unified", {})[file] = value
-            limits.said.add(limit_of(file))
+            _add_file(limits, file, value)
+            _warn_of_loss(limits, present, file)
         else:
             limits.warnings.append(
                 f"{_KEY} {file} is not applied: this kernel's groups have no such file."
             )
+
+
+def _add_file(limits: Limits, file: str, value: str) -> None:
+    """The kernel knows 128m; runc, where it has systemd set the limit, only plain numbers
+    (unifiedResToSystemdProps in libcontainer/cgroups/systemd/v2.go)."""
+    if file in _SIZES:
+        try:
+            number = read_bytes(value.strip())
+        except ValueError as error:
+            limits.warnings.append(f"{_KEY} {file} is not applied: {error}, nor 'max'.")
+            return
+        value = "max" if number < 0 else str(number)
+    limits.edits.resources.setdefault("unified", {})[file] = value
+    limits.said.add(limit_of(file))
+
+
+def _warn_of_loss(limits: Limits, present: Present, file: str) -> None:
+    """A cgroupsPath in three parts is a unit of systemd's, which writes what it knows again."""
+    if file in _NOT_KEPT and not present.cgroup.startswith("/") and present.cgroup.count(":") == 2:
+        limits.warnings.append(
+            f"{_KEY} {file} lasts until the next 'systemctl daemon-reload' at the longest: systemd "
+            "manages the container's cgroup, and writes a value of its own there."
+        )
 
 
 def _add_classic(limits: Limits, present: Present, cgroups: Cgroups, file: str, value: str) -> None:

@@ -31,20 +31,26 @@ _WALK = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
 class RootFs:
     """An open root directory. `path` is what the spec says, `fd` stays open until `close`.
 
-    All methods raise RootFsError, and nothing else, for what they find in it or can't do there.
+    So do the directories that were walked through, and what is no link is asked once: a create
+    looks at the same few again and again. All methods raise RootFsError, and nothing else, for what
+    they find in it or can't do there.
     """
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("_directories", "_plain", "fd", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._directories: dict[str, int] = {}
+        self._plain: set[str] = set()
         try:
             self.fd = posix.open(path, posix.O_RDONLY | O_DIRECTORY | O_CLOEXEC)
         except OSError as error:
             raise RootFsError("/", why(error), error.errno or 0) from None
 
     def close(self) -> None:
-        posix.close(self.fd)
+        for fd in (self.fd, *self._directories.values()):
+            posix.close(fd)
+        self._directories = {}
 
     def __enter__(self) -> RootFs:
         return self
@@ -52,39 +58,35 @@ class RootFs:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _open_directory(self, parts: list[str], path: str) -> int:
-        """A descriptor of the directory; FileNotFoundError if a component is missing."""
-        fd = posix.open(".", _WALK, dir_fd=self.fd)
+    def _directory(self, parts: list[str], path: str) -> int:
+        """The descriptor of a directory; FileNotFoundError if a component is missing."""
+        fd, key = self.fd, ""
         for part in parts:
-            try:
-                deeper = posix.open(part, _WALK, dir_fd=fd)
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                # The kernel says ENOTDIR of a link too.
-                reason = "a part of its path is a symbolic link or no folder"
-                if error.errno not in (ENOTDIR, ELOOP):
-                    reason = why(error)
-                raise RootFsError(path, reason, error.errno or 0) from None
-            finally:
-                posix.close(fd)
+            key = f"{key}/{part}"
+            deeper = self._directories.get(key, -1)
+            if deeper < 0:
+                try:
+                    deeper = posix.open(part, _WALK, dir_fd=fd)
+                except FileNotFoundError:
+                    raise
+                except OSError as error:
+                    # The kernel says ENOTDIR of a link too.
+                    reason = "a part of its path is a symbolic link or no folder"
+                    if error.errno not in (ENOTDIR, ELOOP):
+                        reason = why(error)
+                    raise RootFsError(path, reason, error.errno or 0) from None
+                self._directories[key] = deeper
             fd = deeper
         return fd
 
     def _at(self, path: str, parts: list[str], action: Callable[[int], T]) -> T | None:
         """What `action` returns for the open directory; None if anything it needs is absent."""
         try:
-            fd = self._open_directory(parts, path)
-        except FileNotFoundError:
-            return None
-        try:
-            return action(fd)
+            return action(self._directory(parts, path))
         except FileNotFoundError:
             return None
         except OSError as error:
             raise RootFsError(path, why(error), error.errno or 0) from None
-        finally:
-            posix.close(fd)
 
     def _status(self, path: str) -> posix.stat_result | None:
         """What is at `path`, a link as itself; None if nothing is."""
@@ -153,8 +155,10 @@ class RootFs:
             if part == "..":
                 del done[-1:]
                 continue
-            target = self._link_target("/".join([*done, part]))
+            place = "/".join([*done, part])
+            target = None if place in self._plain else self._link_target(place)
             if target is None:
+                self._plain.add(place)
                 done.append(part)
                 continue
             links += 1

@@ -204,12 +204,12 @@ def _add_extras(
     mounted = wanted.mounted_channels(asked, config)
     if not mounted and names.isdisjoint(_EXTRAS):
         return
-    from gpushim.request import nvidia
+    from gpushim.request import extras
 
-    request.mig_config, request.mig_monitor = nvidia.mig_modes(environment, asked.administrator)
-    request.features, said = nvidia.features(environment)
+    request.mig_config, request.mig_monitor = extras.mig_modes(environment, asked.administrator)
+    request.features, said = extras.features(environment)
     warnings += said
-    request.imex_channels = nvidia.imex_channels(variable(environment, _IMEX), mounted)
+    request.imex_channels = extras.imex_channels(variable(environment, _IMEX), mounted)
     for name in sorted(names.intersection(_EXTRAS)):
         value = variable(environment, name) or ""
         if value:

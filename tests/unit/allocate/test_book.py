@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 from gpushim import records
-from gpushim.allocate import leasefiles, leaselock, rebuild
+from gpushim.allocate import aside, leasefiles, leaselock, lockwait, rebuild
 from gpushim.allocate.book import every, open_book
 from gpushim.allocate.lease import EXCLUSIVE, Booking, Lease, file_name
 from gpushim.allocate.leasefiles import LARGEST
@@ -186,6 +186,30 @@ def test_the_lock_goes_with_its_holder(places: Places) -> None:
     holder.wait()
     holder.stdout.close()
     os.close(acquire(places, 5))
+
+
+def test_a_long_line_is_no_holder_that_hangs(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B81: who waits longer, since others come first, is not told that somebody hangs."""
+    book = open_book(places)
+    seen: list[str] = []
+
+    def holder(lock: int) -> str:
+        seen.append(f" by process {len(seen)}")
+        if len(seen) == 5:
+            book.close()
+        return seen[-1]
+
+    monkeypatch.setattr(lockwait, "_holder", holder)
+    os.close(acquire(places, 0.05))
+    assert len(seen) == 5
+    with open_book(places), pytest.raises(GpushimError, match="turn came first for 0"):
+        acquire(places, 0.05, 0.2)
+    # A process that is the same all the time is told of.
+    monkeypatch.setattr(lockwait, "_holder", lambda lock: " by process 7")
+    with open_book(places), pytest.raises(GpushimError, match="seconds by process 7"):
+        acquire(places, 0.05)
 
 
 def test_a_wait_that_was_given_up_locks_nothing(places: Places) -> None:
@@ -503,7 +527,7 @@ def test_a_newer_format_of_another_user_is_set_aside(
     places: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spoil(places, b'{"format": 2}')
-    monkeypatch.setattr(leasefiles, "_is_trusted", lambda path: False)
+    monkeypatch.setattr(aside, "_is_trusted", lambda path: False)
     with open_book(places) as book:
         assert "is a lease of format 2 and was moved to" in book.said[0]
 

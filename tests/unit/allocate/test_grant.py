@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from gpushim.allocate.grant import Grant, Held, Unavailable, grant_named
+from gpushim.allocate.grant import Grant, Unavailable, grant_named
 from gpushim.host.model import Gpu, MigDevice
 from gpushim.request.nvidia import brief
 from gpushim.request.request import Request
@@ -55,7 +55,7 @@ def uuids_of(grant: Grant) -> list[str]:
     ],
 )
 def test_names(devices: list[str], indices: list[int]) -> None:
-    grant = grant_named(request(*devices), machine(), {})
+    grant = grant_named(request(*devices), machine())
     assert [gpu.index for gpu in grant.gpus] == indices
     assert uuids_of(grant) == [machine()[index].uuid for index in indices]
     assert grant.capabilities == ["compute"]
@@ -72,7 +72,7 @@ NOT_THERE = [
 def test_what_is_not_there(name: str) -> None:
     """B36: the sentence names what was asked for and what exists; nothing is given in part."""
     with pytest.raises(Unavailable) as caught:
-        grant_named(request("0", name), machine(), {})
+        grant_named(request("0", name), machine())
     said = str(caught.value)
     assert "NVIDIA_VISIBLE_DEVICES=0," in said
     assert f"'{brief(name)}' here" in caught.value.sentence
@@ -98,7 +98,7 @@ def test_what_is_not_there(name: str) -> None:
 )
 def test_the_hint_fits_what_was_meant(name: str, hint: str) -> None:
     with pytest.raises(Unavailable) as caught:
-        grant_named(request(name), machine(), {})
+        grant_named(request(name), machine())
     assert hint in caught.value.hint
 
 
@@ -106,7 +106,7 @@ def test_a_name_that_is_two_gpus() -> None:
     """B43: only a unique prefix is a name."""
     for name in ("GPU-7af7a99b", "GPU-7AF7"):
         with pytest.raises(Unavailable) as caught:
-            grant_named(request(name), machine(), {})
+            grant_named(request(name), machine())
         assert A in str(caught.value)
         assert B in str(caught.value)
         assert C not in str(caught.value)
@@ -114,7 +114,7 @@ def test_a_name_that_is_two_gpus() -> None:
 
 def test_a_whole_uuid_that_begins_another_is_no_ambiguity() -> None:
     gpus = [Gpu(0, "GPU-1", 0, "x", "m"), Gpu(1, "GPU-12", 1, "y", "m")]
-    assert uuids_of(grant_named(request("GPU-1"), gpus, {})) == ["GPU-1"]
+    assert uuids_of(grant_named(request("GPU-1"), gpus)) == ["GPU-1"]
 
 
 @pytest.mark.parametrize(
@@ -123,19 +123,19 @@ def test_a_whole_uuid_that_begins_another_is_no_ambiguity() -> None:
 )
 def test_a_broken_gpu_by_name(name: str, why: str) -> None:
     """B54: the others are given; this one is refused with what is wrong with it."""
-    assert uuids_of(grant_named(request("0"), machine(), {})) == [A]
+    assert uuids_of(grant_named(request("0"), machine())) == [A]
     with pytest.raises(Unavailable, match=why):
-        grant_named(request("0", name), machine(), {})
+        grant_named(request("0", name), machine())
 
 
 def test_all_of_none() -> None:
     with pytest.raises(Unavailable, match="no GPU that its driver knows of"):
-        grant_named(request("all"), [], {})
+        grant_named(request("all"), [])
     with pytest.raises(Unavailable, match="none that works"):
-        grant_named(request("all"), machine()[3:], {})
+        grant_named(request("all"), machine()[3:])
     with pytest.raises(Unavailable, match="no GPU that its driver knows of"):
-        grant_named(request("0"), [], {})
-    assert grant_named(request(), [], {}).gpus == []
+        grant_named(request("0"), [])
+    assert grant_named(request(), []).gpus == []
 
 
 def mig(
@@ -185,7 +185,7 @@ def names_of(grant: Grant) -> list[str]:
     ],
 )
 def test_names_of_mig_devices(devices: list[str], names: list[str]) -> None:
-    grant = grant_named(request(*devices), cut(), {})
+    grant = grant_named(request(*devices), cut())
     assert names_of(grant) == names
     assert [gpu.index for gpu in grant.boards()] == sorted({int(name[0]) for name in names})
     assert grant.uuids() == [uuid for _, uuid in grant.devices()]
@@ -204,7 +204,7 @@ NO_MIG = [
 def test_mig_devices_that_are_not_there(name: str) -> None:
     """B37, B51: it is named with what there is, and never becomes the whole GPU."""
     with pytest.raises(Unavailable) as caught:
-        grant_named(request("2", name), cut(), {})
+        grant_named(request("2", name), cut())
     said = caught.value.sentence
     kind = "MIG device" if name.startswith("MIG-") or ":" in name else "GPU"
     assert f"there is no {kind} '{brief(name)}' here" in said
@@ -219,15 +219,15 @@ def test_all_mig_devices_are_gone() -> None:
     gpus = cut()
     gpus[0].mig_devices = []
     with pytest.raises(Unavailable) as caught:
-        grant_named(request("MIG-13"), gpus, {})
+        grant_named(request("MIG-13"), gpus)
     assert "make them with nvidia-smi mig" in caught.value.hint
     with pytest.raises(Unavailable, match="none that works"):
-        grant_named(request("all"), gpus[:2], {})
+        grant_named(request("all"), gpus[:2])
 
 
 def test_a_prefix_of_several_mig_devices() -> None:
     with pytest.raises(Unavailable) as caught:
-        grant_named(request("MIG-0"), [*cut()[:1], *_twin()], {})
+        grant_named(request("MIG-0"), [*cut()[:1], *_twin()])
     assert "begins more than one UUID: MIG-02000000-" in caught.value.sentence
     assert caught.value.hint == "Give more of it."
 
@@ -245,18 +245,18 @@ def test_a_large_machine_stays_readable() -> None:
     for gpu in gpus:
         gpu.mig_devices = [mig(n, "1g.10gb", 7 + n) for n in range(7)]
     with pytest.raises(Unavailable) as caught:
-        grant_named(request("MIG-x"), gpus, {})
+        grant_named(request("MIG-x"), gpus)
     assert (
         "3 = NVIDIA H100 80GB HBM3 GPU-3 (MIG devices: 3:0 to 3:6 1g.10gb)" in caught.value.sentence
     )
     assert len(caught.value.sentence) < 800
     with pytest.raises(Unavailable) as caught:
-        grant_named(request("MIG-0"), gpus, {})
+        grant_named(request("MIG-0"), gpus)
     assert len(caught.value.sentence) < 800
 
 
 def test_all_says_what_it_leaves_out() -> None:
-    grant = grant_named(request("all"), cut(), {})
+    grant = grant_named(request("all"), cut())
     (said,) = grant.warnings
     assert f"GPU 1 ({B}) is in MIG mode and has no MIG devices" in said
 
@@ -264,7 +264,7 @@ def test_all_says_what_it_leaves_out() -> None:
 def test_who_partitions_gets_those_that_are_not_partitioned_yet() -> None:
     asking = request("all")
     asking.mig_config = True
-    grant = grant_named(asking, cut(), {})
+    grant = grant_named(asking, cut())
     assert names_of(grant) == ["0:0", "0:1", "0:2", "0:3", "1", "2"]
     assert grant.warnings == []
 
@@ -273,8 +273,8 @@ def test_a_mig_device_of_a_broken_gpu() -> None:
     gpus = cut()
     gpus[0].health = "lost from the bus"
     with pytest.raises(Unavailable, match="lost from the bus"):
-        grant_named(request("0:1"), gpus, {})
-    assert names_of(grant_named(request("all"), gpus, {})) == ["2"]
+        grant_named(request("0:1"), gpus)
+    assert names_of(grant_named(request("all"), gpus)) == ["2"]
 
 
 @pytest.mark.parametrize("minors", [(-1, 13), (12, -1)])
@@ -282,89 +282,10 @@ def test_a_mig_device_without_nodes(minors: tuple[int, int]) -> None:
     gpus = cut()
     gpus[0].mig_devices[1] = mig(1, "1g.10gb", 3, 0, minors)
     with pytest.raises(Unavailable, match="no device nodes for MIG device 0:1"):
-        grant_named(request("0:1"), gpus, {})
-    grant = grant_named(request("all"), gpus, {})
+        grant_named(request("0:1"), gpus)
+    grant = grant_named(request("all"), gpus)
     assert names_of(grant) == ["0:0", "0:2", "0:3", "2"]
     assert "no device nodes for MIG device 0:1" in grant.warnings[0]
-
-
-def counted(count: int) -> Request:
-    asking = Request([], ["compute"], {"devices": f"option --gpus {count}"})
-    asking.count = count
-    return asking
-
-
-@pytest.mark.parametrize(
-    ("gpus", "count", "names"),
-    [
-        (machine(), 1, ["0"]),
-        (machine(), 3, ["0", "1", "2"]),
-        (machine()[2:], 1, ["2"]),
-        (cut(), 1, ["2"]),
-        (machine(), 0, []),
-    ],
-)
-def test_counts(gpus: list[Gpu], count: int, names: list[str]) -> None:
-    """B54: broken ones, and those that are cut, are passed over."""
-    assert names_of(grant_named(counted(count), gpus, {})) == names
-
-
-@pytest.mark.parametrize(
-    ("gpus", "count", "said"),
-    [
-        (machine(), 4, "4 GPUs were asked for by option --gpus 4, but only 3 work: 0 = "),
-        (cut(), 2, "but only 1 works and is not in MIG mode: 0 = "),
-        (cut()[:1], 1, "1 GPU was asked for by option --gpus 1, but no whole one works: 0 = "),
-        ([], 1, "this machine has no GPU"),
-    ],
-)
-def test_more_than_there_are(gpus: list[Gpu], count: int, said: str) -> None:
-    with pytest.raises(Unavailable) as caught:
-        grant_named(counted(count), gpus, {})
-    assert said in caught.value.sentence
-    mig_there = any(gpu.mig_devices for gpu in gpus)
-    assert ("MIG devices by name" in caught.value.hint) == mig_there
-
-
-HELD = {A: "container c1 (exclusive, since 10:00)"}
-
-
-@pytest.mark.parametrize("asking", [request("0"), request("2", A), counted(3)])
-def test_what_somebody_holds_is_refused_by_name(asking: Request) -> None:
-    with pytest.raises(Held) as caught:
-        grant_named(asking, machine(), HELD)
-    said = caught.value.sentence
-    assert f"GPU 0 ({A}) is held by container c1 (exclusive, since 10:00)" in said
-
-
-@pytest.mark.parametrize(
-    ("asking", "names"),
-    [(request("1"), ["1"]), (request("all"), ["1", "2"]), (counted(2), ["1", "2"])],
-)
-def test_what_somebody_holds_is_left_out(asking: Request, names: list[str]) -> None:
-    grant = grant_named(asking, machine(), HELD)
-    assert names_of(grant) == names
-    assert bool(grant.warnings) == (asking.devices == ["all"])
-
-
-def test_nothing_is_free() -> None:
-    everything = dict.fromkeys((A, B, C), "somebody")
-    with pytest.raises(Held, match="none is free: GPU 0"):
-        grant_named(request("all"), machine(), everything)
-    with pytest.raises(Held, match="no whole one is free"):
-        grant_named(counted(1), machine(), everything)
-
-
-def test_held_mig_devices() -> None:
-    """A MIG device is held by itself, or with its whole GPU."""
-    gpus = cut()
-    uuid = gpus[0].mig_devices[1].uuid
-    assert names_of(grant_named(request("all"), gpus, {uuid: "x"})) == ["0:0", "0:2", "0:3", "2"]
-    assert names_of(grant_named(request("0:0"), gpus, {uuid: "x"})) == ["0:0"]
-    for held in ({uuid: "x"}, {A: "x"}):
-        with pytest.raises(Held, match=r"MIG device 0:1 .* is held by x"):
-            grant_named(request("0:1"), gpus, held)
-    assert names_of(grant_named(request("all"), gpus, {A: "x"})) == ["2"]
 
 
 MEANINGFUL = [
@@ -376,14 +297,14 @@ MEANINGFUL = [
 naming = st.text("0123456789:/-MIGPU,.² ", max_size=14) | st.sampled_from(NO_MIG)
 
 
-@given(st.lists(naming, max_size=4), st.dictionaries(st.sampled_from([A, B, C]), st.just("x")))
-def test_any_names_end_in_a_grant_or_a_refusal(names: list[str], held: dict[str, str]) -> None:
+@given(st.lists(naming, max_size=4))
+def test_any_names_end_in_a_grant_or_a_refusal(names: list[str]) -> None:
     try:
-        grant = grant_named(request(*names), cut(), held)
-    except (Unavailable, Held):
+        grant = grant_named(request(*names), cut())
+    except Unavailable:
         return
     assert len(set(grant.uuids())) == len(grant.uuids()) <= len(names)
-    assert grant_named(request(*reversed(names)), cut(), held).uuids() == grant.uuids()
+    assert grant_named(request(*reversed(names)), cut()).uuids() == grant.uuids()
 
 
 hostile = st.lists(
@@ -401,7 +322,7 @@ hostile = st.lists(
 @given(hostile)
 def test_a_sentence_never_has_words_that_docker_reads(name: str) -> None:
     try:
-        grant_named(request(name), machine(), {})
+        grant_named(request(name), machine())
     except Unavailable as error:
         said = str(error)
         assert "\n" not in said
@@ -413,7 +334,7 @@ def test_a_sentence_never_has_words_that_docker_reads(name: str) -> None:
 
 
 def test_what_is_kept_of_a_grant() -> None:
-    assert grant_named(request("2"), machine(), {}).to_json() == {
+    assert grant_named(request("2"), machine()).to_json() == {
         "gpus": [{"index": 2, "uuid": C, "minor": 0, "model": "NVIDIA H100"}],
         "mig": [],
         "capabilities": ["compute"],
@@ -421,7 +342,7 @@ def test_what_is_kept_of_a_grant() -> None:
 
 
 def test_what_is_kept_of_a_grant_of_mig_devices() -> None:
-    assert grant_named(request("0:3"), cut(), {}).to_json() == {
+    assert grant_named(request("0:3"), cut()).to_json() == {
         "gpus": [],
         "mig": [
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import posix
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,9 @@ class Kernel:
         fields = [state, *["0"] * 16, str(threads), "0", str(began), *["0"] * 30]
         (directory / "stat").write_text(f"{pid} (a b) S) {' '.join(fields)}\n")
         (directory / "status").write_text(f"Name:\tx\nUid:\t{uid}\t0\t0\t0\nGid:\t0\t0\t0\t0\n")
+
+    def end(self, pid: int) -> None:
+        shutil.rmtree(self.proc / str(pid))
 
     def runc(self, pid: Any, began: Any, **more: Any) -> None:
         self._keep("state.json", init_process_pid=pid, init_process_start=began, **more)
@@ -305,6 +309,26 @@ class TestHidden:
     def test_nothing_tells(self, kernel: Kernel) -> None:
         assert kernel.lives(), "it may live"
         assert kernel.lives(cgroup="jobs")
+
+    def test_a_user_of_a_runtime_without_cgroups(self, kernel: Kernel) -> None:
+        """Two users with rootless runtimes: it may be any process of neither root's nor mine."""
+        kernel.process(200, BEGAN + 1, uid=1000)
+        kernel.process(201, BEGAN + 1, uid=0)
+        kernel.process(202, BEGAN - 1, uid=1001)
+        cgroups = ("", f"/user.slice/{ID}", f"user.slice:libpod:{ID}")
+        for cgroup in cgroups:
+            assert not kernel.lives(cgroup=cgroup, owner=1001)
+        for uid in (1001, 170005):
+            kernel.process(uid, BEGAN + 1, uid=uid)
+            for cgroup in cgroups:
+                assert kernel.lives(cgroup=cgroup, owner=1001)
+            kernel.end(uid)
+        # Its cgroup tells, where it has one.
+        kernel.process(300, BEGAN + 1, uid=1001)
+        kernel.group(f"user.slice/{ID}")
+        assert not kernel.lives(cgroup=cgroups[1], owner=1001)
+        kernel.group(f"user.slice/{ID}", 300)
+        assert kernel.lives(cgroup=cgroups[1], owner=1001)
 
     def test_processes_of_others_are_hidden(self, kernel: Kernel) -> None:
         (kernel.proc / "1/stat").unlink()

@@ -253,3 +253,59 @@ def test_the_order_is_kept_among_those_who_want_the_same(
             return
         elif world.leases:
             world.leases.pop(0)
+
+
+LIFE = 3  # the longest that a container lives, in steps of the simulation
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(MACHINES),
+    contended,
+    st.lists(contended, max_size=3),
+    st.lists(st.tuples(contended, st.sampled_from([0, 0, -5]), st.booleans()), min_size=1),
+    st.randoms(use_true_random=False),
+)
+def test_whoever_goes_on_coming_does_not_keep_one_from_its_turn(
+    box: Machine,
+    wanted: Wish,
+    before: list[Wish],
+    others: list[tuple[Wish, int, bool]],
+    random: Random,
+) -> None:
+    """New ones come at each step, in line or as a create that is tried once: it has a bound."""
+    world = Simulation(box)
+    world.leases = [box.lease(str(gpu.index), str(gpu.index)) for gpu in box.gpus]
+    ends: dict[str, int] = {}
+    for each in before:
+        world.arrive(each, 0)
+    mine = world.arrive(wanted, 0)
+    if not world.could(mine, []):
+        return
+    for step in range((len(before) + 1) * (LIFE + 1)):
+        world.leases = [lease for lease in world.leases if ends.get(lease.id, LIFE) > step]
+        for each, priority, waits in random.choices(others, k=2):
+            made = world.arrive(each, priority)
+            if not waits:
+                world.try_it(made)
+                world.line = [one for one in world.line if one is not made]
+        for one in random.sample(world.line, len(world.line)):
+            world.try_it(one)
+        for lease in world.leases:
+            ends.setdefault(lease.id, step + random.randint(1, LIFE))
+    assert mine.id in world.served
+
+
+def test_a_lower_priority_has_its_turn_when_no_higher_one_comes() -> None:
+    """And not before: that is what priorities are."""
+    world = Simulation(CONSUMER)
+    low = world.arrive(wish("8"), 0)
+    for _ in range(5):
+        high = world.arrive(wish("1"), 5)
+        world.leases.clear()
+        for one in (low, high):
+            world.try_it(one)
+        assert low in world.line and high not in world.line
+        assert isinstance(world.try_it(low), Refusal)
+    world.leases.clear()
+    assert isinstance(world.try_it(low), Choice)

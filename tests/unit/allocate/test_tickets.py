@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from gpushim import records
 from gpushim.allocate import ticketfiles, turn, waiting
-from gpushim.allocate.book import every, open_book
+from gpushim.allocate.book import Book, every, open_book
 from gpushim.allocate.choose import Choice
 from gpushim.allocate.lease import Lease
 from gpushim.allocate.liveness import Roots, client_lives, lives
@@ -21,7 +21,7 @@ from gpushim.allocate.queue import Terms
 from gpushim.allocate.refusal import Refusal
 from gpushim.allocate.ticket import Ticket, new
 from gpushim.allocate.ticketfiles import CANCELLED, REDEEMED, WAITING
-from gpushim.allocate.tickets import redeem, reserved_for
+from gpushim.allocate.tickets import hand_over, redeemable, reserved_for
 from gpushim.allocate.waiting import Cancelled, NotInTime, Seen, check_engine, wait_for_turn
 from gpushim.errors import GpushimError
 from gpushim.places import Places
@@ -218,28 +218,66 @@ def test_a_client_that_has_become_roots_is_known_by_its_command_line(
         assert lives(lease, Roots(proc=str(proc))) is alive
 
 
+def web(kept: Lease) -> Lease:
+    """The lease of a container that has redeemed a ticket."""
+    made = Lease("c1", "/run/moby", kept.creator, kept.bookings)
+    made.name, made.boot, made.ticket = "web", kept.boot, kept.ticket
+    return made
+
+
 def test_one_container_redeems_it_and_again_when_it_is_started_again(places: Places) -> None:
     ticket = ready(places, "2")
     request = reserved_for(places, "c1", "/run/moby")(ticket.id)
     assert (request.count, request.devices) == (2, [])
     with open_book(places) as book:
-        lease = redeem(book, places, ticket.id, "c1", "/run/moby", "web")
-        assert lease is not None
-        assert len(lease.bookings) == 2
-    assert states(places) == ["redeemed"]
-    # It was killed before it had a lease of its own: it may come again, and nobody else.
-    with open_book(places) as book:
-        again = redeem(book, places, ticket.id, "c1", "/run/moby")
-        assert again is not None
-        assert again.path == lease.path
-        book.drop(again)
-        assert redeem(book, places, ticket.id, "c1", "/run/moby") is None
+        found = redeemable(book, places, ticket.id, "c1", "/run/moby")
+        assert found is not None
+        reserved, kept = found
+        hand_over(book, places, reserved, kept, web(kept))
+        assert [lease.id for lease in book.leases] == ["c1"]
+        assert redeemable(book, places, ticket.id, "c1", "/run/moby") is None
         for other in (("c2", "/run/moby"), ("c1", "/run/runc")):
             with pytest.raises(GpushimError, match="was redeemed already, by container web"):
-                redeem(book, places, ticket.id, *other)
+                redeemable(book, places, ticket.id, *other)
             with pytest.raises(GpushimError, match="was redeemed already"):
                 reserved_for(places, *other)(ticket.id)
+    assert states(places) == ["redeemed"]
     assert reserved_for(places, "c1", "/run/moby")(ticket.id).count == 2
+
+
+def test_a_lease_is_found_whatever_its_file_is_called(places: Places) -> None:
+    """Within a user namespace, as under rootless Podman, the owner has another uid than outside."""
+    ticket = ready(places, "2")
+    (lease,) = every(places)
+    os.rename(lease.path, lease.path.replace(f"-{ME}-", "-70001-"))
+    with open_book(places) as book:
+        found = redeemable(book, places, ticket.id, "c1", "/run/moby")
+        assert found is not None
+        hand_over(book, places, *found, web(found[1]))
+    assert [lease.id for lease in every(places)] == ["c1"]
+
+
+def test_who_could_not_redeem_it_has_not_spent_it(
+    places: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full, say: it may come again, and others may, too."""
+    ticket = ready(places, "2")
+
+    def fail(*_: object) -> None:
+        raise GpushimError("full")
+
+    for place, name in ((ticketfiles, "write"), (Book, "put")):
+        with monkeypatch.context() as patch, open_book(places) as book:
+            patch.setattr(place, name, fail)
+            found = redeemable(book, places, ticket.id, "c1", "/run/moby")
+            assert found is not None
+            with pytest.raises(GpushimError, match="full"):
+                hand_over(book, places, *found, web(found[1]))
+        assert "ready" in states(places)
+        for container in ("c1", "c2"):
+            assert reserved_for(places, container, "/run/moby")(ticket.id).count == 2
+            with open_book(places) as book:
+                assert redeemable(book, places, ticket.id, container, "/run/moby") is not None
 
 
 def test_what_can_not_be_redeemed(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +314,7 @@ def test_nobody_can_mark_the_ticket_of_another(places: Places) -> None:
         os.chown(f"{places.queue}/{ticket.id}.{state}", 61001, 61001)
     assert reserved_for(places, "c1", "/run/moby")(ticket.id).count == 1
     with open_book(places) as book:
-        assert redeem(book, places, ticket.id, "c1", "/run/moby") is not None
+        assert redeemable(book, places, ticket.id, "c1", "/run/moby") is not None
 
 
 def test_marks_do_not_pile_up(places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,10 +350,13 @@ def test_if_it_can_not_be_kept_nothing_is_booked(
     def fail(*_: object) -> None:
         raise GpushimError("full")
 
-    monkeypatch.setattr(ticketfiles, "write", fail)
-    with pytest.raises(GpushimError, match="full"):
-        get(places, ticket)
-    assert every(places) == []
+    for place, name in ((ticketfiles, "write"), (Book, "put")):
+        with monkeypatch.context() as patch:
+            patch.setattr(place, name, fail)
+            with pytest.raises(GpushimError, match="full"):
+                get(places, ticket)
+        assert every(places) == []
+        assert states(places) == ["waiting"]
 
 
 class Clock:

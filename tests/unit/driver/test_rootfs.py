@@ -198,20 +198,26 @@ def test_nothing_leads_out(tmp_path_factory: pytest.TempPathFactory, parts: list
 
 
 def test_no_descriptor_is_left(root: RootFs) -> None:
+    """Directories stay open until the root is closed, each once."""
+
     def count() -> int:
         return len(os.listdir("/proc/self/fd"))
 
     inside(root, "/link").symlink_to("x")
     inside(root, "/d").mkdir()
     before = count()
-    for _ in range(5):
-        root.read_regular("/d/x", 1)
-        root.replace("/d/y", b"1")
-        root.make_directory("/d/e/f")
-        root.listdir("/d")
-        root.resolve_in_root("/link/d/e")
-        with pytest.raises(RootFsError):
-            root.read_regular("/link/x", 1)
+    with RootFs(root.path) as other:
+        open_now = []
+        for _ in range(5):
+            other.read_regular("/d/x", 1)
+            other.replace("/d/y", b"1")
+            other.make_directory("/d/e/f")
+            other.listdir("/d")
+            other.resolve_in_root("/link/d/e")
+            with pytest.raises(RootFsError):
+                other.read_regular("/link/x", 1)
+            open_now.append(count())
+        assert open_now[1:] == open_now[1:2] * 4
     assert count() == before
 
 

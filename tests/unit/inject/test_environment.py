@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from gpushim.errors import GpushimError
-from gpushim.inject.environment import container_environment, cuda_visible_devices
+from gpushim.inject.cudadevices import cuda_visible_devices
+from gpushim.inject.environment import container_environment
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gpushim.limits.present import Present
 
 from tests.unit.limits.deciding import Host, decided
 
@@ -37,7 +38,8 @@ def test_a_file_and_what_comes_nearest_before(
 ) -> None:
     values = {"limits.unified": {file: value}}
     new, old = (decided({}, values, host=Host(version)) for version in (2, 1))
-    assert new.edits.resources == {"unified": {file: value}}
+    plain = {"100g": str(100 * G), "8G": str(8 * G)}.get(value, value)
+    assert new.edits.resources == {"unified": {file: plain}}
     assert old.edits.resources == classic
     assert new.warnings == old.warnings == []
 
@@ -68,6 +70,50 @@ def test_what_cannot_be_said_before_is_named(file: str, value: str, why: str) ->
     assert found.edits.resources == {}
     assert found.warnings == [
         f"limits.unified {file} is not applied: this host has cgroup version 1, {why}."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "value", "plain"),
+    [
+        ("memory.high", "max", "max"),
+        ("memory.min", "4k", "4096"),
+        ("memory.swap.max", "1GiB", str(G)),
+        ("memory.swap.high", " 0 ", "0"),
+        ("memory.oom.group", "1", "1"),
+        ("hugetlb.2MB.max", "4m", "4m"),
+    ],
+)
+def test_memory_is_a_number_for_the_runtime(file: str, value: str, plain: str) -> None:
+    """The kernel reads 128m, but runc reads such files itself where systemd has to set them."""
+    found = decided({}, {"limits.unified": {file: value}}, host=Host(2, ["memory", "hugetlb"]))
+    assert found.edits.resources == {"unified": {file: plain}}
+
+
+@pytest.mark.parametrize(
+    ("file", "cgroup", "is_lost"),
+    [
+        ("memory.oom.group", "system.slice:docker:a", True),
+        ("memory.zswap.writeback", ":libpod:a", True),
+        ("memory.oom.group", "/docker/a", False),
+        ("memory.oom.group", "", False),
+        ("memory.high", "system.slice:docker:a", False),
+    ],
+)
+def test_what_systemd_writes_again(file: str, cgroup: str, is_lost: bool) -> None:
+    present = Present({})
+    present.cgroup = cgroup
+    found = decided({}, {"limits.unified": {file: "0"}}, present=present)
+    assert found.edits.resources == {"unified": {file: "0"}}
+    assert [file in text and "daemon-reload" in text for text in found.warnings] == [True] * is_lost
+
+
+def test_no_number_of_bytes() -> None:
+    found = decided({}, {"limits.unified": {"memory.high": "90%"}}, host=Host(2))
+    assert found.edits.resources == {}
+    assert found.warnings == [
+        "limits.unified memory.high is not applied: '90%' is not a size such as 512k, 10m or 8GiB, "
+        "nor 'max'."
     ]
 
 
@@ -119,7 +165,8 @@ def test_the_users_own_stays(resources: dict[str, Any], file: str, version: int)
 def test_the_users_reservation_stays_where_it_is_the_same() -> None:
     resources = {"memory": {"reservation": G}}
     values = {"limits.unified": {"memory.high": "2g"}}
-    assert decided(resources, values).edits.resources == {"unified": {"memory.high": "2g"}}
+    plain = {"memory.high": str(2 * G)}
+    assert decided(resources, values).edits.resources == {"unified": plain}
     old = decided(resources, values, host=Host(1))
     assert old.edits.resources == {}
     assert old.notes == [
@@ -133,7 +180,8 @@ def test_it_outranks_what_is_set_for_each_gpu(version: int) -> None:
     values = {"limits.unified": {"memory.max": "8g"}, "limits.memory-per-gpu": "64g"}
     found = decided({}, values, host=Host(version))
     classic = {"memory": {"limit": 8 * G}}
-    assert found.edits.resources == (classic if version == 1 else {"unified": {"memory.max": "8g"}})
+    unified = {"unified": {"memory.max": str(8 * G)}}
+    assert found.edits.resources == (classic if version == 1 else unified)
     assert found.notes == [
         "limits.memory-per-gpu is not applied: limits.unified decides memory.max."
     ]
@@ -164,7 +212,7 @@ def test_swap_is_counted_with_memory_before(
     assert found.edits.resources.get("memory", {}).get("swap") == swap
     assert len(found.warnings) == (swap is None)
     new = decided(resources, wanted)
-    assert new.edits.resources["unified"] == {"memory.swap.max": "1g"}
+    assert new.edits.resources["unified"] == {"memory.swap.max": str(G)}
     assert "swap" not in new.edits.resources.get("memory", {})
 
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pytest
 from gpushim.errors import GpushimError
+from gpushim.request.extras import features, imex_channels, mig_modes
 from gpushim.request.nvidia import (
     CAPABILITIES,
     devices_of,
     driver_capabilities,
-    features,
-    imex_channels,
     is_legacy,
-    mig_modes,
     variable,
     variables,
     visible_devices,

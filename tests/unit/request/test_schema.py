@@ -8,8 +8,9 @@ from typing import Any
 import jsonschema
 import pytest
 from gpushim.errors import GpushimError
+from gpushim.request.extras import FEATURES
 from gpushim.request.keys import KEYS, parse
-from gpushim.request.nvidia import CAPABILITIES, FEATURES
+from gpushim.request.nvidia import CAPABILITIES
 from gpushim.request.request import Request
 from gpushim_specs import load
 from hypothesis import given

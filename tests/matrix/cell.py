@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from tests.harness.bundle import PROBE
 from tests.rigs import Rig
 from tests.rigs.ran import Ran
-from tests.rigs.rig import DAEMON, Cgroups, Completed
+from tests.rigs.rig import DAEMON, Completed
+from tests.rigs.shared import Kind
 
 # How a machine has to be set up, and what a container that asks for GPUs is run with.
 RUNTIME, DEFAULT, GPUS, HOOK = "runtime", "default", "gpus", "hook"
@@ -46,7 +47,7 @@ class Place:
     """A kind of machine."""
 
     suite: str
-    cgroups: Cgroups
+    cgroups: Kind
 
     @property
     def title(self) -> str:
@@ -54,6 +55,7 @@ class Place:
             "host": "cgroup of the machine, cgroupfs",
             "v2": "cgroup v2, cgroupfs",
             "systemd": "cgroup v2, systemd",
+            "guest": "cgroup v2, systemd, a kernel of its own",
         }[self.cgroups]
 
 
@@ -61,7 +63,7 @@ PLACES = [
     Place(suite, cgroups)
     for suite in ("bookworm", "trixie", "forky")
     for cgroups in ("host", "v2", "systemd")
-]
+] + [Place("forky", "guest")]
 
 
 class Cell:

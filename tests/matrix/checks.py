@@ -136,6 +136,30 @@ def read_only(cell: Cell) -> None:
         two(ran)
 
 
+@check("--privileged: every GPU, as the log says")
+def privileged(cell: Cell) -> None:
+    if cell.place.cgroups != "guest":
+        raise NotHere("root may not raise its limits here, which --privileged needs")
+    with cell.started("--privileged") as ran:
+        assert len(ran.look().allowed) == 8
+        assert "privileged" in json.dumps(ran.logged())
+
+
+@check("limits: those of the command line")
+def limits(cell: Cell) -> None:
+    files = {
+        "guest": "/sys/fs/cgroup/memory.max",
+        "host": "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+    }
+    if cell.place.cgroups not in files:
+        raise NotHere("this kernel's controllers are with cgroup v1")
+    with cell.started("--memory=64m", "--memory-swap=64m") as ran:
+        assert ran.exec("cat", files[cell.place.cgroups]).stdout.strip() == str(64 << 20)
+        cell.rig.docker("update", "--memory=96m", "--memory-swap=96m", ran.id, check=True)
+        assert ran.exec("cat", files[cell.place.cgroups]).stdout.strip() == str(96 << 20)
+        two(ran)
+
+
 @check("health check")
 def health(cell: Cell) -> None:
     name = "{{.State.Health.Status}}"

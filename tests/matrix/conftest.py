@@ -11,7 +11,7 @@ from tests.conftest import cannot
 from tests.images import ImageUnavailable
 from tests.matrix.cell import PLACES, WAYS, Cell, Place, Way
 from tests.matrix.table import Outcome, write
-from tests.rigs import Rig
+from tests.rigs.shared import machine
 
 CELLS = [(place, way) for place in PLACES for way in WAYS.values()]
 # Those that each run of the suite looks at; all are for `make matrix`.
@@ -43,7 +43,7 @@ def cell(request: pytest.FixtureRequest) -> Iterator[Cell]:
     place: Place
     way: Way
     place, way = request.param
-    rig = Rig(place.suite, place.cgroups)
+    rig = machine(place.suite, place.cgroups)
     try:
         try:
             rig.start()

@@ -33,8 +33,13 @@ def rig(request: pytest.FixtureRequest, suite: str, cgroups: Kind = "host") -> R
     return found
 
 
+def machine(suite: str, cgroups: Kind) -> Rig:
+    """One of the test's own, to be started and stopped by it."""
+    return Guest(suite) if cgroups == "guest" else Rig(suite, cgroups)
+
+
 def _start(request: pytest.FixtureRequest, suite: str, cgroups: Kind) -> Rig | str:
-    made = Guest(suite) if cgroups == "guest" else Rig(suite, cgroups)
+    made = machine(suite, cgroups)
     request.session.addfinalizer(made.stop)
     try:
         made.start()

@@ -121,7 +121,11 @@ def drop(call: Call) -> None:
 
 def state_root_of(call: Call) -> str:
     """Where the low-level runtime keeps the state of its containers, without symbolic links."""
-    return real_path(state_root(call.invocation, call.family, _environment(), posix.geteuid()))
+    if not call.state_root:
+        call.state_root = real_path(
+            state_root(call.invocation, call.family, _environment(), posix.geteuid())
+        )
+    return call.state_root
 
 
 def _environment() -> dict[str, str]:

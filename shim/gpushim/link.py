@@ -256,7 +256,7 @@ def _file(loader: Source, made: list[Source], later: list[Source]) -> bytes:
             [(source.part[2], source.stamp) for source in [loader, *made]],
             [source.part for source in made],
             [(len(piece), count) for piece, count in pieces],
-            entries,
+            marshal.dumps(entries) if entries else b"",
             _extensions(),
             len(data),
         )

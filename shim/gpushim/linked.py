@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     # code
     Later = dict[str, tuple[bool, str, Stamp, tuple[int, int]]]
     # ((path of each source beneath the code directory, stamp), parts, (length, how many parts) of
-    #  each piece, Later, (name, file, stamp) of each extension, length of all that follows)
+    #  each piece, Later once more marshalled, (name, file, stamp) of each extension, length of all
+    #  that follows)
     Extension = tuple[str, str, Stamp]
     Index = tuple[
         list[tuple[str, Stamp]],
         list[Part],
         list[tuple[int, int]],
-        Later,
+        bytes,
         list[Extension],
         int,
     ]
@@ -139,17 +140,23 @@ class Finder:
     A finder and loader as importlib.abc has them; what it does not find is for the usual ones.
     """
 
-    __slots__ = ("code", "file", "later", "start")
+    __slots__ = ("code", "file", "later", "marshalled", "start")
 
-    def __init__(self, code: str, later: "Later", file: int, start: int) -> None:
+    def __init__(self, code: str, later: bytes, file: int, start: int) -> None:
         self.code = code
-        self.later = later
+        self.marshalled = later
+        self.later: Later = {}
         self.file = file
         self.start = start
 
     def find_spec(
         self, name: str, path: object = None, target: object = None
     ) -> "ModuleSpec | None":
+        if not name.startswith("gpushim."):
+            return None
+        if not self.later:
+            # Many a create needs none of them.
+            self.later = marshal.loads(self.marshalled)
         if name not in self.later:
             return None
         is_package, source, stamp, _ = self.later[name]

@@ -27,10 +27,20 @@ class Call:
     """One call of the runtime.
 
     arguments: as the engine gave them; low_level: path of the low-level runtime, family: "runc" or
-    "crun"; given: what has to be as it was when that takes over.
+    "crun"; given: what has to be as it was when that takes over; state_root: what
+    `decision.state_root_of` found, "" as long as nobody asked.
     """
 
-    __slots__ = ("arguments", "family", "given", "invocation", "log", "low_level", "places")
+    __slots__ = (
+        "arguments",
+        "family",
+        "given",
+        "invocation",
+        "log",
+        "low_level",
+        "places",
+        "state_root",
+    )
 
     def __init__(
         self, arguments: list[str], places: Places, low_level: str, family: str, given: Given
@@ -40,6 +50,7 @@ class Call:
         self.low_level = low_level
         self.family = family
         self.given = given
+        self.state_root = ""
         self.invocation: Invocation = parse(arguments)
         self.log = Log(append_line)
         self.log.path = places.default_log_file

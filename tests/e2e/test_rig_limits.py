@@ -111,11 +111,10 @@ def test_in_proportion_to_gpus(plain: Rig) -> None:
     with asked(plain) as two:
         assert group(two, *LIMITS) == ["100000 100000", str(512 * MIB), "200"]
         assert shared_memory(two) == 256 * MIB
-    # A quarter of a GPU's 80 GiB.
-    options = ["-e", "GPUSHIM_GPUS=1", "-e", "GPUSHIM_MEMORY=25%"]
+    # systemd counts in hundredths of a processor, upwards: this is a whole number of them.
+    options = ["-e", "GPUSHIM_GPUS=1", "-e", "GPUSHIM_COMPUTE=50%"]
     with started(plain, *options, image="busybox") as part:
-        # systemd counts in hundredths of a processor, upwards.
-        assert group(part, *LIMITS) == ["13000 100000", str(64 * MIB), "32"]
+        assert group(part, *LIMITS) == ["25000 100000", str(128 * MIB), "50"]
         assert shared_memory(part) == 64 * MIB
     with started(plain, image="busybox") as without:
         assert group(without, *LIMITS[:2]) == ["max 100000", "max"]

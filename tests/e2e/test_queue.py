@@ -220,6 +220,9 @@ def test_a_reservation_holds_for_its_time(world: World) -> None:
     assert f"held by ticket {long}" in said
     assert f"ticket {short}" in said
     assert world.machine.installed.ctl("queue").splitlines()[0] == "Nobody waits for GPUs."
+    kept = world.machine.installed.ctl("queue")
+    assert f"Ticket {short} of root keeps 1 GPU for " in kept
+    assert f"Ticket {long} of root keeps 3 GPUs for " in kept
     time.sleep(3)
     assert "The time of ticket" in world.refused(f"GPUSHIM_TICKET={short}")
     assert len(world.ask.run("GPUSHIM_GPUS=1").gpus) == 1

@@ -94,7 +94,8 @@ def run(arguments: argparse.Namespace, places: Places) -> int:
     for lease in kept:
         data = reserved_json(lease)
         left = f" for {age(data['seconds_left'])} more" if data["seconds_left"] else ""
-        say(f"Ticket {lease.ticket} of {data['user']} keeps {len(data['gpus'])} GPUs{left}.")
+        kept_for = f"{len(data['gpus'])} GPU{'s' if len(data['gpus']) != 1 else ''}"
+        say(f"Ticket {lease.ticket} of {data['user']} keeps {kept_for}{left}.")
     return 0
 
 

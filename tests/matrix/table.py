@@ -44,12 +44,9 @@ def write(directory: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     day = time.strftime("%Y-%m-%d", time.gmtime())
     table, data = directory / "matrix.md", directory / "matrix.json"
     table.write_text(f"{_INTRODUCTION}\nRun on {day}, commit {commit}.\n{_sections(outcomes)}")
-    cells = [
-        {**_facts(each), **_plain(each), "result": each.mark or "not run"} for each in outcomes
-    ]
-    data.write_text(
-        json.dumps({"date": day, "commit": commit, "cells": cells}, indent=1, sort_keys=True) + "\n"
-    )
+    machines = [_machine(found) for _, found in sorted(_places(outcomes).items())]
+    found = {"date": day, "commit": commit, "machines": machines}
+    data.write_text(json.dumps(found, indent=1) + "\n")
     return [table, data]
 
 
@@ -58,17 +55,27 @@ def _facts(outcome: Outcome) -> dict[str, str]:
     return facts
 
 
-def _plain(outcome: Outcome) -> dict[str, str]:
-    names = ("check", "way", "suite", "not here")
-    return {name: outcome.properties[name] for name in names if name in outcome.properties}
+def _machine(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """A machine's versions, and way -> check -> "yes", "NO" or why it was not run."""
+    results: dict[str, dict[str, str]] = {}
+    for each in outcomes:
+        of_way = results.setdefault(each.properties["way"], {})
+        reason = each.properties.get("not here", "")
+        of_way[each.properties["check"]] = each.mark or f"not run{reason and f': {reason}'}"
+    return {"suite": outcomes[0].properties["suite"], **_facts(outcomes[0]), "results": results}
 
 
-def _sections(outcomes: Sequence[Outcome]) -> str:
+def _places(outcomes: Sequence[Outcome]) -> dict[tuple[str, str], list[Outcome]]:
+    """What was seen on each machine."""
     places: dict[tuple[str, str], list[Outcome]] = {}
     for each in outcomes:
         key = (each.properties["suite"], each.properties["place"])
         places.setdefault(key, []).append(each)
-    return "".join(_section(found) for _, found in sorted(places.items()))
+    return places
+
+
+def _sections(outcomes: Sequence[Outcome]) -> str:
+    return "".join(_section(found) for _, found in sorted(_places(outcomes).items()))
 
 
 def _section(outcomes: Sequence[Outcome]) -> str:
